@@ -1,4 +1,4 @@
-"""Arrays: checks of arguments, small pure functions on arrays, and the number of BLAS threads."""
+"""Arrays: checks of arguments, small pure functions, and the number of BLAS threads."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -26,13 +26,10 @@ Shape: TypeAlias = tuple[Any, ...]  # of an array; of a pair of arrays, a pair o
 
 
 def is_finite(array: np.ndarray | tuple) -> bool:
-    """Tell whether all entries of an array, or of a tuple of arrays, are finite; only floats may not be.
+    """Tell whether all entries of an array, or of a tuple of arrays, are finite.
 
     The sum of squares is finite only if all entries are, and takes one pass. If it
     overflows, the entries are checked one by one.
-
-    >>> is_finite(np.array([1e200, 1.0])), is_finite(np.array([np.inf, -np.inf])), is_finite(np.array([7]))
-    (True, False, True)
     """
     if isinstance(array, tuple):
         return all(map(is_finite, array))
@@ -42,13 +39,10 @@ def is_finite(array: np.ndarray | tuple) -> bool:
 
 
 def real_numbers(name: str, values: ArrayLike) -> np.ndarray:
-    """Return `values` as an array of finite real numbers; raise `ValueError`, with `name`, for others.
+    """Return `values` as an array of finite real numbers; `name` is for the error.
 
     Objects that are plain numbers become float64, unless there is a fraction among
     them.
-
-    >>> real_numbers("X", np.array([[1, 2.5]], dtype=object))
-    array([[1. , 2.5]])
     """
     if isinstance(values, np.ma.MaskedArray):
         raise ValueError(f"{name} is a masked array, whose mask would be lost: fill it, or leave samples out")
@@ -84,7 +78,7 @@ def _of_objects(name, array):
 
 
 def floats(dtype: DTypeLike) -> np.dtype:
-    """Return the `np.dtype` of `dtype`; raise `ValueError` unless it is one of floats."""
+    """Return the `np.dtype` of `dtype`; raise `ValueError` unless it is of floats."""
     found = known_dtype(dtype)
     if found.kind != "f":
         raise ValueError(
@@ -95,7 +89,7 @@ def floats(dtype: DTypeLike) -> np.dtype:
 
 
 def not_zero_in(dtype: np.dtype, name: str, number: Number) -> None:
-    """Raise `ValueError`, with `name`, if `number`, which is above 0, rounds to 0 in `dtype`."""
+    """Raise `ValueError`, with `name`, if `number`, above 0, rounds to 0 in `dtype`."""
     if dtype.kind == "f" and dtype.type(number) == 0:
         raise ValueError(
             f"{name}={number} is 0 in {dtype}: use a larger one, such as {np.finfo(dtype).eps:.0e}"
@@ -103,7 +97,7 @@ def not_zero_in(dtype: np.dtype, name: str, number: Number) -> None:
 
 
 def as_floats(name: str, numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return `numbers` converted to `dtype`; unchanged if `dtype` or their own dtype is object.
+    """Return `numbers` in `dtype`, unless one of both is object.
 
     Args:
         name: the name of the numbers in an error.
@@ -135,13 +129,10 @@ def known_dtype(dtype: DTypeLike) -> np.dtype:
 
 
 def converted(array: np.ndarray, convert: Any) -> np.ndarray:
-    """Return `convert(array)` in the shape of `array`; `convert` is a NumPy type, or a function of an array.
+    """Return `convert(array)` in the shape of `array`.
 
-    A NumPy type is applied by `astype`, since `np.float64(array)` of an array with one
-    entry is a number without a shape in an older NumPy.
-
-    >>> converted(np.array([[3]]), np.float64)
-    array([[3.]])
+    A NumPy type `convert` is applied by `astype`: in an older NumPy, np.float64(array)
+    of an array with one entry is a number without a shape.
     """
     if isinstance(convert, type) and issubclass(convert, np.generic):
         return array.astype(convert)
@@ -149,7 +140,7 @@ def converted(array: np.ndarray, convert: Any) -> np.ndarray:
 
 
 def array_of_numbers(value: Any) -> np.ndarray:
-    """Return `value`, a number or an array of numbers, as an array; raise `ValueError` for others.
+    """Return `value`, a number or an array of numbers, as an array; refuse others.
 
     A `MetaArray`, see `minipipe.meta`, is returned unchanged.
     """
@@ -171,9 +162,8 @@ def in_a_row(vectors: list) -> np.ndarray:
 def constant(value: Number, Z: np.ndarray) -> Any:
     """Return the number `value` in a type that keeps the dtype of Z in `value * Z`.
 
-    If Z has floats, return a Python float: NumPy gives the result the dtype of Z. If Z
-    has rational numbers, return a rational number with exactly this value; they refuse
-    floats.
+    For floats, that is a Python float. For rational numbers, which refuse floats, it is
+    a rational number with exactly this value.
 
     >>> (np.float32([3.0]) * constant(0.5, np.float32([3.0]))).dtype
     dtype('float32')
@@ -201,7 +191,7 @@ def row_sums(rows: np.ndarray) -> np.ndarray:
 
 
 def sigmoid(Z: np.ndarray) -> np.ndarray:
-    """Return 1 / (1 + e^-Z) for any finite Z, in the dtype of Z; no exponential can overflow."""
+    """Return 1 / (1 + e^-Z) for any finite Z; no exponential can overflow."""
     share, rest = np.exp(Z * (Z < 0)), np.exp(-abs(Z))
     rest += 1
     share /= rest
@@ -209,16 +199,12 @@ def sigmoid(Z: np.ndarray) -> np.ndarray:
 
 
 def overflow_refused() -> np.errstate:
-    """Return a context without NumPy's warnings of overflow, for code that raises its own errors."""
+    """Return a context without warnings of overflow, for code that raises errors."""
     return np.errstate(over="ignore", invalid="ignore")
 
 
 def sum_of_squares(array: np.ndarray) -> Number:
-    """Return the sum of the squares of all entries of `array`, in float64; exact for rational numbers.
-
-    >>> sum_of_squares(np.float32([[3.0], [4.0]]))
-    25.0
-    """
+    """Return the sum of the squares in `array`: in float64, or exact for fractions."""
     if array.dtype == object:
         return (array * array).sum()
     numbers = array.astype(np.float64, copy=False).ravel()
@@ -226,7 +212,7 @@ def sum_of_squares(array: np.ndarray) -> Number:
 
 
 def norm(array: np.ndarray) -> Number:
-    """Return the root of `sum_of_squares(array)`; raise `FloatingPointError` if that is not finite.
+    """Return the root of `sum_of_squares(array)`; raise if it is not finite.
 
     >>> norm(np.float32([[3.0], [4.0]]))
     5.0
@@ -235,7 +221,7 @@ def norm(array: np.ndarray) -> Number:
 
 
 def root(square: Any) -> Number:
-    """Return the root of `square`, a float or a rational; raise `FloatingPointError` if it is not finite.
+    """Return the root of `square`; raise `FloatingPointError` if it is not finite.
 
     The root of a rational number is exact if it is rational, else rounded once.
     """
@@ -249,7 +235,7 @@ def root(square: Any) -> Number:
 
 
 def leaves(tree: Tree) -> list:
-    """Return the list of arrays in `tree`, nested tuples and lists of arrays and None, without None.
+    """Return the arrays in `tree`, nested tuples and lists, as a list without None.
 
     >>> leaves((1, (None, 2), [3]))
     [1, 2, 3]
@@ -262,7 +248,7 @@ def leaves(tree: Tree) -> list:
 
 
 def scaled(tree: Tree, factor: Number) -> Tree:
-    """Return `tree`, nested tuples and lists of arrays and None, with each array times `factor`.
+    """Return `tree`, nested tuples and lists, with each array times `factor`.
 
     >>> scaled([(1, None), ((2,), 3)], 10)
     [(10, None), ((20,), 30)]
@@ -273,26 +259,18 @@ def scaled(tree: Tree, factor: Number) -> Tree:
 
 
 def sum_in_order(parts: Iterable) -> Tree:
-    """Return the sum of the arrays `parts`, from the first to the last; None counts as 0.
-
-    >>> sum_in_order([None, 1, 10]), sum_in_order([None])
-    (11, None)
-    """
+    """Return the sum of the arrays `parts`, from first to last; None counts as 0."""
     parts = [part for part in parts if part is not None]
     return reduce(operator.add, parts) if parts else None
 
 
 def shape_of(A: Tree) -> Shape:
-    """Return the shape of the array `A`; for a tuple of arrays, the tuple of their shapes.
-
-    >>> shape_of((np.zeros((2, 3)), np.zeros(4)))
-    ((2, 3), (4,))
-    """
+    """Return the shape of `A`; for a tuple of arrays, the tuple of their shapes."""
     return tuple(map(shape_of, A)) if isinstance(A, tuple) else A.shape
 
 
 def even_slices(length: int, n_parts: int) -> list[slice]:
-    """Return `n_parts` slices that cover 0..length in order, of sizes that differ by at most one.
+    """Return `n_parts` slices of 0..length, whose sizes differ by at most one.
 
     >>> even_slices(10, 4)
     [slice(0, 3, None), slice(3, 6, None), slice(6, 8, None), slice(8, 10, None)]
@@ -303,7 +281,7 @@ def even_slices(length: int, n_parts: int) -> list[slice]:
 
 
 def own_part(array: np.ndarray, axis: int, rank: int, size: int) -> np.ndarray:
-    """Return a copy of part number `rank` of `size` nearly equal parts of `array` along `axis`.
+    """Return a copy of part `rank` of `size` even parts of `array` along `axis`.
 
     >>> own_part(np.arange(10), 0, rank=1, size=4)
     array([3, 4, 5])
@@ -312,25 +290,18 @@ def own_part(array: np.ndarray, axis: int, rank: int, size: int) -> np.ndarray:
 
 
 def grains_of(m: int, grain: int) -> list[slice]:
-    """Return slices of `grain` samples that cover 0..m in order; the last one may be shorter.
-
-    >>> grains_of(10, 4)
-    [slice(0, 4, None), slice(4, 8, None), slice(8, 10, None)]
-    """
+    """Return slices of `grain` samples of 0..m; the last one may be shorter."""
     return [slice(start, min(start + grain, m)) for start in range(0, m, grain)]
 
 
 def one_hot(labels: ArrayLike, n_classes: int, dtype: DTypeLike = np.float64) -> np.ndarray:
-    """Return Y (n_classes, ..., m): Y[c, ..., k] is 1 where labels[..., k] is c, and 0 elsewhere.
+    """Return Y (n_classes, ..., m): Y[c, ..., k] is 1 where labels[..., k] is c.
 
     Args:
         labels: (m,) or (..., m), such as (T, m) for sequences: whole numbers in
-            0..n_classes-1.
+            0..n_classes-1; `ValueError` is raised for others.
         n_classes: the number of classes.
         dtype: the dtype of Y.
-
-    Raises:
-        ValueError: for other labels.
 
     >>> one_hot([2, 0], n_classes=3)
     array([[0., 1.],
@@ -357,7 +328,7 @@ def one_hot(labels: ArrayLike, n_classes: int, dtype: DTypeLike = np.float64) ->
 
 
 def accuracy(A: ArrayLike, Y: ArrayLike) -> float:
-    """Return the share of positions at which A (n, ..., m) and Y have their largest entry in the same row.
+    """Return the share of positions where A (n, ..., m) and Y are largest in one row.
 
     A and Y have equal shapes and finite numbers; `ValueError` is raised for others. A
     position is a column of (n, m), or one of the T positions of a sample in (n, T, m).
@@ -386,22 +357,20 @@ _depth = ContextVar("depth", default=0)  # the number of nested `blas_threads` b
 
 @contextmanager
 def blas_threads(n: int) -> Iterator[None]:
-    """Let NumPy's matrix products, also those of minipipe, use n threads in this `with` block.
+    """Let NumPy's matrix products, also those of minipipe, use n threads in this block.
 
     Args:
         n: at least 1.
 
-    Without it, networks, optimizers and measurements of time use one thread; other
-    NumPy code keeps its setting. So your own loop over layers is only sure to give the
-    bits of a network's run inside `blas_threads(1)`. OpenBLAS, MKL and BLIS have one
-    setting for the whole process: if several of your threads train at once, put one
-    block around them all. Apple's Accelerate has no such setting; there, the block does
-    nothing.
+    Without it, minipipe computes with one thread, and other NumPy code with its own
+    setting. So your own loop over layers is only sure to give the bits of a network's
+    run inside `blas_threads(1)`. OpenBLAS, MKL and BLIS have one setting for the whole
+    process: if several of your threads train at once, put one block around them all.
+    Apple's Accelerate has no such setting; there, the block does nothing.
 
     >>> from minipipe import MeanSquaredError, Linear, Sequential
-    >>> import numpy as np
     >>> with blas_threads(4):           # for products of matrices with thousands of rows
-    ...     J = Sequential([Linear(2, 1)], MeanSquaredError()).forward_backward(np.eye(2), np.ones((1, 2)))
+    ...     J = Sequential([Linear(2, 1)], MeanSquaredError()).predict(np.eye(2))
     """
     n = whole_number("n", n, 1)
     with _libraries().limit(limits=n, user_api="blas"):
@@ -413,13 +382,13 @@ def blas_threads(n: int) -> Iterator[None]:
 
 
 def computing() -> AbstractContextManager:
-    """Return a `with` block with one BLAS thread, or the number of a `blas_threads` block around it."""
+    """Return a block with one BLAS thread, or as many as `blas_threads` around it."""
     return nullcontext() if _depth.get() else blas_threads(1)
 
 
 @cache
 def _libraries():
-    """Return the controller of the BLAS libraries that NumPy has loaded; finding them takes 1 ms."""
+    """Return the controller of NumPy's BLAS libraries, which takes 1 ms to make."""
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()

@@ -1,9 +1,8 @@
-"""Save a training to one file, and load it: the training then goes on with the same bits.
+"""Save a training to one file, and load it: it then goes on with the same bits.
 
-The file is a `.npz` of plain arrays without pickles, which NumPy alone can read: an
-array for each parameter and running statistic, the arrays of the optimizer state, and
-"minipipe", a JSON text with the rest. Layers are numbered through the whole network, so
-the file is the same however it was cut or copied.
+The file is a `.npz` of plain arrays, which NumPy alone can read: an array for each
+parameter and running statistic, those of the optimizer state, and "minipipe", a JSON
+text with the rest. It is the same however the network was cut or copied.
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
@@ -31,7 +30,7 @@ FORMAT = 4  # of the text; files with another number are refused
 
 
 def save(path: str | Path, model: Network, optimizer: Optimizer | None = None) -> None:
-    """Write the parameters and running statistics of `model`, and the state of `optimizer`, to a file.
+    """Write the state of `model`, and of `optimizer`, to a file.
 
     Args:
         path: the file; an old one is replaced when the new one is complete.
@@ -39,9 +38,9 @@ def save(path: str | Path, model: Network, optimizer: Optimizer | None = None) -
         optimizer: the one that `step` or `train` is called with; None: the file is for
             predictions.
 
-    The file is the same however the network is cut or copied. Raises `ValueError` for
-    rational numbers, which have no plain arrays, and `OSError` if the file cannot be
-    written; no partial file is left. Ctrl-C waits until the file is complete.
+    Raises `ValueError` for rational numbers, which have no plain arrays, and `OSError`
+    if the file cannot be written; no partial file is left. Ctrl-C waits until the file
+    is complete.
 
     >>> import tempfile
     >>> from minipipe.layers import Linear
@@ -77,7 +76,7 @@ def save(path: str | Path, model: Network, optimizer: Optimizer | None = None) -
 
 
 def load(path: str | Path, model: Network, optimizer: Optimizer | None = None) -> None:
-    """Give `model` the parameters and running statistics of a file, and `optimizer` its state.
+    """Give `model` and `optimizer` the state in a file.
 
     Args:
         path: a file that `save` has written.
@@ -85,8 +84,7 @@ def load(path: str | Path, model: Network, optimizer: Optimizer | None = None) -
         optimizer: an optimizer of the class that was saved. It gets the saved state and
             learning rate, and keeps its other options. None: its state is not read.
 
-    Training then goes on with the bits of one without interruption. Raises `ValueError`
-    for a file that is damaged, is no checkpoint, or is of another network or optimizer;
+    Raises `ValueError` for a file that is damaged, or not of this network or optimizer;
     then nothing is changed.
     """
     path = Path(path).expanduser()
@@ -101,7 +99,7 @@ def _checked_model(model):
 
 
 def _write(path, arrays):
-    """Write `arrays` to `path` atomically: into a temporary file, which is then renamed."""
+    """Write `arrays` to `path`, whole or not at all."""
     if not path.name:
         raise ValueError(f"path={str(path)!r} names no file: add a name")
     if not path.parent.is_dir():
@@ -153,7 +151,7 @@ def _read(path: Path) -> State:
 
 
 def _arrays_in(path: Path) -> dict:
-    """Return {name: array} of a `.npz` file; raise `ValueError` if its arrays exceed its size."""
+    """Return {name: array} of a `.npz` file, unless its arrays exceed its size."""
     file = io.BytesIO(path.read_bytes())
     with zipfile.ZipFile(file) as archive:
         if sum(info.file_size for info in archive.infolist()) > file.getbuffer().nbytes:
@@ -163,7 +161,7 @@ def _arrays_in(path: Path) -> dict:
 
 
 def _state_in(path: Path, about: dict, arrays: dict) -> State:
-    """Return the `State` in the file `path`, from its JSON text `about` and its arrays."""
+    """Return the `State` in the file `path`, from its text `about` and its arrays."""
     found, optimizer = about[OPTIMIZER], None
     if found is not None:
         memory: dict[tuple, list] = {}

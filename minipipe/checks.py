@@ -1,7 +1,4 @@
-"""Checks of what a user passes: numbers, names, lists, one of several choices.
-
-Numbers are returned as Python's own, since NumPy's overflow.
-"""
+"""Checks of what a user passes; numbers are returned as Python's own."""
 
 import operator
 import os
@@ -53,7 +50,7 @@ def _is_of_two(value):
 
 
 def whole_number(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
-    """Return `value` as a Python int in `least`..`most`; raise `ValueError`, with `name`, for others.
+    """Return `value` as an int in `least`..`most`; `name` is for the error.
 
     >>> import numpy as np
     >>> whole_number("m", np.int8(100)) * 100
@@ -75,7 +72,7 @@ def whole_number(name: str, value: Any, least: int | None = None, most: int | No
 
 
 def whole_numbers(name: str, values: Any, least: int | None = None) -> tuple[int, ...]:
-    """Return `values` as a tuple of ints of at least `least`; raise `ValueError`, with `name`, for others."""
+    """Return `values` as ints of at least `least`; `name` is for the error."""
     items = items_of(values)
     if items is None:
         raise ValueError(f"{name}={shown(values)} must be a list of whole numbers, even of one")
@@ -87,7 +84,7 @@ def real_number(
     below: Number | None = None, most: Number | None = None, note: str = "", infinite: bool = False,
     clock: bool = False,
 ) -> Any:
-    """Return `value` as an int, a float or an exact fraction; raise `ValueError` for anything else.
+    """Return `value` as an int, a float or an exact fraction; refuse anything else.
 
     Args:
         name: the name of the value in errors.
@@ -126,7 +123,7 @@ def real_number(
 
 
 def is_plain(number: Any) -> bool:
-    """Tell whether `number` is a Python number within the bounds for times. Runs call it often."""
+    """Tell whether `number` is a Python number within the bounds for times."""
     if number.__class__ is int:
         return 0 <= number <= LARGEST
     return number.__class__ in PYTHONS and (SMALLEST <= number <= LARGEST or number == 0)
@@ -147,7 +144,7 @@ def python_number(value: Any) -> Any:
 
 
 def checked_name(name: str, value: Any) -> str:
-    """Return `value` if it is a non-empty text; raise `ValueError`, with `name`, for anything else."""
+    """Return `value` if it is a non-empty text; `name` is for the error."""
     if not isinstance(value, str) or not value:
         raise ValueError(f"{name}={shown(value)} must be a text of at least 1 character")
     return value
@@ -207,7 +204,7 @@ def _is_gone(process: int) -> bool:
 
 
 def listed(name: str, values: Any, least: int = 1) -> list:
-    """Return `values` as a list of at least `least` items; raise `ValueError`, with `name`, for others."""
+    """Return `values` as a list of at least `least` items; `name` is for the error."""
     items = items_of(values)
     if items is None:
         raise ValueError(f"{name}={shown(values)} must be a list, even of one: [{shown(values)}]")
@@ -225,23 +222,19 @@ def items_of(values: Any) -> list | None:
 
 
 def function(name: str, value: Any) -> Callable:
-    """Return `value` if it can be called; raise `ValueError`, with `name`, for anything else."""
+    """Return `value` if it can be called; `name` is for the error."""
     if not callable(value):
         raise ValueError(f"{name}={shown(value)} must be a function")
     return value
 
 
 def plain(name: str) -> str:
-    """Return `name` in lower case, without spaces, "_" and "-", for comparisons.
-
-    >>> plain("ZB_H1"), plain("micro-batches")
-    ('zbh1', 'microbatches')
-    """
+    """Return `name` in lower case, without spaces, "_" and "-", for comparisons."""
     return re.sub(r"[\s_-]", "", name).lower()
 
 
 def spelled(name: str, known: Iterable[str]) -> str | None:
-    """Return the name in `known` that equals `name`, if need be after `plain`; None without one.
+    """Return the name in `known` that equals `name`, perhaps after `plain`, or None.
 
     >>> spelled("zb_H1", ["1f1b", "zb-h1"]), spelled("zb", ["1f1b", "zb-h1"])
     ('zb-h1', None)
@@ -252,7 +245,7 @@ def spelled(name: str, known: Iterable[str]) -> str | None:
 
 
 def truth(name: str, value: Any) -> bool:
-    """Return `value` as a bool; raise `ValueError`, with `name`, for others than True, False, 0 and 1."""
+    """Return `value`, True, False, 0 or 1, as a bool; `name` is for the error."""
     plain = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value  # NumPy's
     if isinstance(plain, bool) or python_number(plain) in (0, 1):
         return bool(plain)
@@ -260,16 +253,20 @@ def truth(name: str, value: Any) -> bool:
 
 
 def one_of(name: str, value: Any, known: Iterable[str]) -> str:
-    """Return `value` if it is in the names `known`; raise `ValueError`, with `name`, for anything else."""
+    """Return `value` if it is in the names `known`; `name` is for the error."""
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name}={shown(value)} must be one of {', '.join(map(repr, known))}")
     return value
 
 
 def to_be_written(part: object, base: str, method: str, answer: str) -> NotImplementedError:
-    """Return the error for an object `part` whose class lacks a `method`, given with its arguments.
+    """Return the error for an object `part` whose class lacks a method.
 
-    base: the name of its base class. answer: what the method returns.
+    Args:
+        part: the object.
+        base: the name of its base class.
+        method: the method with its arguments.
+        answer: what the method returns.
     """
     kind = type(part).__name__
     return NotImplementedError(
@@ -279,6 +276,6 @@ def to_be_written(part: object, base: str, method: str, answer: str) -> NotImple
 
 
 def without_return(part: object, method: str, answer: str, returned: object | None = None) -> TypeError:
-    """Return the error for a `method` of object `part` that has `returned` something else than `answer`."""
+    """Return the error for a `method` of `part` that `returned` no `answer`."""
     name = f"{type(part).__name__}.{method}"
     return TypeError(f"{name} has returned {shown(returned)}: end it with `return {answer}`")

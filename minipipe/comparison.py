@@ -33,9 +33,9 @@ NOTE_OF_PARAMETERS = "parameters: how many times its share of the network's a de
 
 
 class Comparison(Mapping):
-    """{name: `Trace`} of several runs, in one unit of time. It prints as a table; a notebook shows a picture.
+    """{name: `Trace`} of several runs, in one unit of time; a table and a picture.
 
-    `save(path)` writes the picture, `plot()` returns it as a matplotlib figure.
+    It prints as the table, and a notebook shows both.
 
     Args:
         traces: {name: trace}.
@@ -91,7 +91,7 @@ class Comparison(Mapping):
         return plots.compare(self._traces)
 
     def save(self, path: str | PathLike) -> None:
-        """Write the picture into a file, whole or not at all, such as "both.png" or "both.svg"."""
+        """Write the picture to the file `path`, such as "both.png" or "both.svg"."""
         path = checked_path(path, picture_formats())
         write_picture(self.plot(), path)
 
@@ -100,7 +100,7 @@ def compare(
     *schedules: Any, devices: int | None = None, microbatches: int | None = None, costs: Costs = Costs(),
     link: Link | dict = Link(), ports: Port | Sequence[Port] = (),
 ) -> Comparison:
-    """Simulate several schedules on the same devices, and return a `Comparison` of their runs.
+    """Simulate several schedules on the same devices; return a `Comparison`.
 
     Args:
         schedules: schedules as for `build`: names, such as "1f1b"; `Schedule`s;

@@ -1,4 +1,4 @@
-"""A table of what a network will need: shapes, parameters, multiply-accumulates, bytes."""
+"""A table of the shapes, parameters, multiply-accumulates and bytes of a network."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -30,8 +30,7 @@ class LayerRow(NamedTuple):
         output_shape: the shape of its output; for a pair of arrays, a pair of shapes.
         parameters: the number of entries in W and b together.
         macs: the multiply-accumulates in the products of a forward.
-        n_bytes: the bytes of the output, which a message would carry if a pipeline were
-            cut after this layer.
+        n_bytes: the bytes of the output, which a cut after this layer would send.
     """
 
     name: str
@@ -43,7 +42,7 @@ class LayerRow(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Description:
-    """The result of `describe`: `rows`, one for each layer, and their sums; str() is the table."""
+    """The result of `describe`: a row for each layer, and sums; str() is the table."""
 
     rows: tuple
     input_shape: tuple
@@ -83,10 +82,9 @@ def describe(
         input_shape: the shape of one sample, without the samples axis.
         dtype: the dtype of the inputs, for the bytes.
 
-    Returns a `Description`, whose str() is a table, and which has `rows`, `parameters`,
-    `macs` and `n_bytes`. A W that several layers share is counted at the first of them.
-    A layer made of layers is one row, with its last output only. Raises `ValueError`
-    with the index of the first layer that does not fit.
+    Returns a `Description`, with `rows`, `parameters`, `macs` and `n_bytes`. A W that
+    several layers share is counted at the first of them; a layer made of layers is one
+    row. Raises `ValueError` with the index of the first layer that does not fit.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> describe([Linear(64, 32), ReLU(), Linear(32, 10)], (64,))
@@ -125,14 +123,7 @@ def describe(
 
 
 def parameters_of_layers(layers: Sequence[Layer]) -> list[int]:
-    """Return the number of parameters of each of `layers`, without drawing them.
-
-    A W that several layers share counts at the first of them.
-
-    >>> from minipipe.layers import Linear, ReLU
-    >>> parameters_of_layers([Linear(64, 32), ReLU(), Linear(32, 10)])
-    [2080, 0, 330]
-    """
+    """Return the number of parameters of each of `layers`; a shared W counts once."""
     counts, ties = [], set()
     for layer in layers:
         W, b = map(_count, layer.parameter_shapes())
@@ -147,7 +138,7 @@ def without_samples(shape: Shape) -> Shape:
 
 
 def _count(shapes):
-    """Return the number of entries of arrays with these nested shapes; None and () mean no array."""
+    """Return the number of entries of arrays with these nested shapes; None is none."""
     if not shapes:
         return 0
     return math.prod(map(int, shapes)) if _is_plain(shapes) else sum(map(_count, shapes))

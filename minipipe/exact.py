@@ -30,14 +30,14 @@ _remembered = lru_cache(maxsize=100_000)
 
 
 class Rational(Fraction):
-    """An exact fraction: `+ - * / **` with whole numbers and fractions return another `Rational`.
+    """An exact fraction: `+ - * / **` with other exact numbers return a `Rational`.
 
     With a float, and `**` with an exponent that is not whole, they raise `TypeError`,
     because the result would not be exact.
 
-    `exp`, `log`, `log1p`, `tanh` and `sqrt` are irrational almost everywhere.
-    Each is computed to 120 digits and rounded once, to 64 significant bits. So the
-    result depends on the argument alone, and is equal in every batch, on every machine.
+    `exp`, `log`, `log1p`, `tanh` and `sqrt` are irrational almost everywhere. Each is
+    computed to 120 digits and rounded once, to 64 significant bits. So the result
+    depends on the argument alone, and is equal in every batch, on every machine.
 
     >>> Rational(1, 10) + Rational(2, 10) == Rational(3, 10)
     True
@@ -112,7 +112,7 @@ class Rational(Fraction):
         return _new(abs(self._numerator), self._denominator)
 
     def __repr__(self) -> str:
-        """Return the number with all digits, or its size if Python refuses to write so many."""
+        """Return the number with all digits, or its size if there are too many."""
         try:
             return f"Rational({self._numerator}, {self._denominator})"
         except ValueError:
@@ -184,7 +184,7 @@ def rational(array: ArrayLike) -> np.ndarray:
 
 
 def _new(numerator, denominator):
-    """Return the `Rational` of two coprime Python integers, the denominator above 0, without checks."""
+    """Return the `Rational` of two coprime ints, the denominator above 0, unchecked."""
     number = _empty(Rational)
     number._numerator, number._denominator = numerator, denominator
     return number
@@ -208,7 +208,7 @@ def _sum(p, q, r, s):
 
 
 def _closed(operation, left, right):
-    """Return `operation(left, right)` with `right` made a `Rational`; raise `TypeError` for a float."""
+    """Return `operation(left, right)` with a `Rational`; refuse a float."""
     if isinstance(right, (int, np.integer)):
         return operation(left, _new(int(right), 1))
     if isinstance(right, AnyRational):
@@ -225,7 +225,7 @@ def _decimal(x):
 
 
 def _round(x):
-    """Return the nearest fraction with 64 significant bits and a power of two as denominator."""
+    """Return the nearest fraction with 64 significant bits over a power of two."""
     x = Fraction(x)
     if x == 0:
         return Rational(0)

@@ -1,4 +1,4 @@
-"""How the size of a mini-batch changes the noise of a gradient, and the error after training."""
+"""How the size of a mini-batch changes the noise of a gradient, and the error."""
 
 import statistics
 from collections.abc import Sequence
@@ -121,7 +121,7 @@ class Recipe:
     weight_decay: float = 1e-4
 
     def rate(self, batch_size: int, rule: str = "linear", warm_up: str = "gradual") -> Rate:
-        """Return the learning rate, a function of the epochs done, for mini-batches of `batch_size` samples.
+        """Return the learning rate for `batch_size`, a function of the epochs done.
 
         Args:
             batch_size: the largest number of samples in a mini-batch.
@@ -156,7 +156,7 @@ def train(
     layers: Sequence[Layer], data: Dataset, recipe: Recipe, batch_size: int, rule: str = "linear",
     warm_up: str = "gradual", seed: int = 0, grain: int | None = None,
 ) -> Outcome:
-    """Return the `Outcome` of one training by a `Recipe`, on one device and in the dtype of the data.
+    """Return the `Outcome` of one training by a `Recipe`, in the dtype of the data.
 
     Args:
         layers: a list of layers whose output are logits.
@@ -184,7 +184,7 @@ def train(
 
 
 def with_batch_norm(sizes: Sequence[int]) -> list[Layer]:
-    """Return Linear, BatchNorm and ReLU between any two consecutive `sizes`; the last is a Linear alone.
+    """Return Linear, BatchNorm and ReLU between `sizes`; the last is a Linear alone.
 
     >>> with_batch_norm([64, 32, 10])
     [Linear(64, 32), BatchNorm(32), ReLU(), Linear(32, 10)]

@@ -1,9 +1,9 @@
-"""Meta arrays, which have a shape and no values: they show what a computation will need.
+"""Meta arrays: a shape and no values. They show what a computation will need.
 
 Layers compute with a `MetaArray` as with any other array. Each result has the shape,
 dtype and bytes of the real one, and is a view of another array if the real one is.
-Nothing is computed and no memory is used, so the arrays may be larger than the
-computer's memory. PyTorch has such tensors on its device "meta".
+Nothing is computed and no memory is used. PyTorch has such tensors on its device
+"meta".
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
@@ -44,7 +44,7 @@ class MetaArray(NDArrayOperatorsMixin):
 
     @cached_property
     def _layout(self):
-        """An array with this shape and these strides, from which views are derived; never read."""
+        """An array with this shape and strides, to derive views; never read."""
         return _new_layout(self.shape, self.dtype)
 
     def _view(self, layout):
@@ -206,7 +206,7 @@ def _shape_of_product(first, second):
 
 
 def _kind(A):
-    """Return what decides the dtype of a result: A's dtype, or the type of a Python number."""
+    """Return what decides the dtype of a result: A's dtype, or a Python type."""
     return A.dtype if hasattr(A, "dtype") else type(A)
 
 

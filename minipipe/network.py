@@ -126,7 +126,7 @@ class Network:
         return f"{type(self).__name__}({list(self.layers)}, {self.loss})"
 
     def __copy__(self) -> Network:
-        """Return a deep copy: with shared layers, both networks would train together."""
+        """Return a deep copy: with shared layers, both networks would train."""
         return copy.deepcopy(self)
 
     def predict(self, X: ArrayLike) -> np.ndarray:

@@ -1,12 +1,11 @@
 """Learning rates that change: functions of the time t, in passes over the data.
 
 t = 2.5 is the middle of the third epoch. A rate that is given in epochs, not in
-updates, is the same for any size of mini-batch and any number of workers: if the batch
-grows by k, an epoch has 1/k of the updates, but "after 30 epochs" means the same.
-Epochs count from the start of the training, not from the end of a warm-up.
+updates, is the same for any size of mini-batch and any number of workers. Epochs
+count from the start of the training, not from the end of a warm-up.
 
-Any function of t can be used. Those here can be combined, since each takes a number or
-a function. They can also give the size of mini-batches that grow during a training.
+Any function of t can be used. Those here can be combined, since each takes a number
+or a function. They can also give the size of mini-batches that grow.
 
 >>> rate = GradualWarmUp(StepDecay(3.2, at=[30, 60, 80]), start=0.1, epochs=5)
 >>> [round(rate(t), 4) for t in (0, 2.5, 5, 29, 30, 60, 80)]
@@ -35,7 +34,7 @@ Rate: TypeAlias = Number | Callable[[Number], Number]  # a number, or a function
 
 
 def linear_scaled(base: Number, batch: int, reference: int = 256) -> Number:
-    """Return base * batch / reference: k times the samples of a mini-batch, k times the rate.
+    """Return base * batch / reference: k times the samples, k times the rate.
 
     Args:
         base: the rate for `reference` samples.
@@ -50,15 +49,12 @@ def linear_scaled(base: Number, batch: int, reference: int = 256) -> Number:
 
 
 def square_root_scaled(base: Number, batch: int, reference: int = 256) -> float:
-    """Return base * sqrt(batch / reference), which keeps the variance of a step, and is used with Adam.
+    """Return base * sqrt(batch / reference), which keeps the variance of a step.
+
+    It is used with Adam. Source: Krizhevsky 2014, arXiv 1404.5997.
 
     Args:
         base, batch, reference: as for `linear_scaled`.
-
-    Source: Krizhevsky 2014, arXiv 1404.5997.
-
-    >>> square_root_scaled(0.125, 1024)
-    0.25
     """
     return float(real_number("base", base, above=0)) * math.sqrt(_ratio(batch, reference))
 
@@ -93,7 +89,7 @@ class StepDecay:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """The base of both warm-ups: from t = epochs on, the rate is `then`, as without a warm-up.
+    """The base of both warm-ups: from t = epochs on, the rate is `then`.
 
     Args:
         then: a number, or a function of t.
@@ -133,10 +129,6 @@ class GradualWarmUp(WarmUp):
     After i of the W updates in the warm-up, the rate is start + (then - start) i / W:
     the first update has `start`, and update W, counted from 0, is the first with
     `then`.
-
-    >>> rate = GradualWarmUp(3.2, start=0.1, epochs=5)
-    >>> rate(0), round(rate(2.5), 3), rate(5)
-    (0.1, 1.65, 3.2)
     """
 
     def before(self, t: Number) -> Number:
@@ -149,7 +141,7 @@ def value_at(rate: Rate, t: Number) -> Number:
 
 
 def rates_of(rate: Rate, n_updates: Sequence[int], exact: bool = False, first: int = 1) -> list[list]:
-    """Return for each epoch the list of the rates of its updates, all checked beforehand.
+    """Return for each epoch the list of the rates of its updates, all checked before.
 
     Args:
         rate: a number, or a function of t.
@@ -181,6 +173,6 @@ def _ratio(batch, reference):
 
 
 def _check_rate(name, value):
-    """Raise `ValueError`, with `name`, unless `value` is a number above 0, or a function."""
+    """Raise `ValueError`, with `name`, unless `value` is above 0, or a function."""
     if not callable(value):
         real_number(name, value, above=0, note=", or a function of t")

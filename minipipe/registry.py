@@ -1,7 +1,6 @@
-"""Registries: packages that are extended by a new file, whose classes or functions register themselves.
+"""Registries: packages that are extended by files whose classes register themselves.
 
-Layers, losses and optimizers also print in one way, as the call that makes an equal
-one.
+Layers, losses and optimizers also print in one way, as a call of the constructor.
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
@@ -28,7 +27,7 @@ class Examples:
 
 
 class Registry(dict):
-    """{name: entry} of one package, filled by decorators in the files of the package.
+    """{name: entry} of one package, filled by decorators in its files.
 
     Args:
         room: the full name of the package whose files are searched, such as
@@ -39,7 +38,6 @@ class Registry(dict):
     As a decorator it registers a class or a function, under `name` or under its own
     name. In a file outside of the package, or a notebook cell, it does so when run.
 
-    >>> from dataclasses import dataclass
     >>> @dataclass(frozen=True)
     ... class Facts:
     ...     source: str
@@ -57,7 +55,7 @@ class Registry(dict):
         self.facts: dict[str, Any] = {}
 
     def __call__(self, name: str | None = None, **facts: Any) -> Callable:
-        """Return a decorator that registers a class or function under `name`, with `facts`."""
+        """Return a decorator that registers under `name`, with `facts`."""
         facts = self._kind(**facts)
 
         def register(entry):
@@ -74,7 +72,7 @@ class Registry(dict):
         return register
 
     def load(self) -> Registry:
-        """Import every file of the package, so that all entries are registered; return the registry."""
+        """Import every file of the package, and return the registry."""
         if not self._is_loaded:
             for module in iter_modules(import_module(self.room).__path__):
                 import_module(f"{self.room}.{module.name}")
@@ -98,7 +96,7 @@ class Registry(dict):
 
 
 def _place(entry):
-    """Return where an entry is defined; a notebook cell that runs again has the same place."""
+    """Return where an entry is defined; the same if a cell runs again."""
     return entry.__module__, entry.__qualname__
 
 
@@ -113,14 +111,11 @@ class AsCode:
     """
 
     def argument(self, name: str) -> Any:
-        """Return the constructor's argument `name`, or an equal value: the attribute of that name."""
+        """Return the constructor's argument `name`: the attribute of that name."""
         return getattr(self, name, ...)
 
     def __repr__(self) -> str:
-        """Return the call, with required arguments and those that differ from their default.
-
-        Arrays, such as given parameters, are left out.
-        """
+        """Return the call, without defaults and arrays."""
         words: list[str] = []
         parameters = _parameters_of(type(self))  # type: ignore[arg-type]  # classes have hashes
         for name, parameter in parameters.items():

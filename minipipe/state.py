@@ -167,7 +167,7 @@ def named_arrays(layers: Sequence) -> list[tuple]:
 
 
 def _paths(layers, above="") -> Iterator[tuple]:
-    """Yield (path, layer): "2" is a layer of the network, "2.0" the first one inside it."""
+    """Yield (path, layer): "2" of the network, "2.0" the first one inside it."""
     for index, layer in enumerate(layers):
         yield f"{above}{index}", layer
         yield from _paths(layer.layers, f"{above}{index}.")

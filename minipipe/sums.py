@@ -24,10 +24,7 @@ class TreeSum:
     Two neighbours are added as soon as both are there, so with terms in ascending or
     descending order, at most about log2(n) partial sums are pending. A term is a
     number, an array or anything else with a sum, or lists and tuples of these, all of
-    one form; None stays None.
-
-    The arrays of the terms are not changed, since the caller may still use them: two
-    terms are added into a new array, and later terms are added to it in place.
+    one form; None stays None. The arrays of the terms are not changed.
 
     Args:
         n: the number of terms.
@@ -41,10 +38,10 @@ class TreeSum:
 
     def __init__(self, n: int):
         self.n = n
-        self.pending: dict[tuple[int, int], Any] = {}  # (level, place) -> partial sum
+        self.pending: dict[Any, Any] = {}  # (level, place) -> partial sum
 
     def add(self, place: int, term: Any, level: int = 0) -> None:
-        """Add term number `place`, from 0 to n - 1; with a `level`, partial sum number `place` there.
+        """Add term number `place`; with a `level`, the partial sum `place` there.
 
         It is added to its partner, the sum to its own partner, and so on, as long as
         these are pending. No term may be added twice.
@@ -64,14 +61,16 @@ class TreeSum:
         pending[level, place] = term
 
     def absorb(self, pending: dict) -> None:
-        """Add the `pending` sums of another object, which got other ones of the same `n` terms."""
+        """Add the `pending` sums of another object, which got other terms."""
         for (level, place), term in pending.items():
             self.add(place, term, level)
 
     @property
     def value(self) -> Any:
         """The sum of all terms; `RuntimeError` while some are missing."""
-        return _complete(self, self._top)
+        if list(self.pending) != [self._top]:
+            raise RuntimeError(f"the sum of {self.n} terms is not complete: add the others first")
+        return self.pending[self._top]
 
     def complete(self, total: Any) -> None:
         """Set `total`, the sum of all terms, which was computed elsewhere."""
@@ -82,14 +81,14 @@ class TreeSum:
         return (self.n - 1).bit_length(), 0
 
 
-class RunningSum:
-    """The sum of `n` terms in one buffer, in order of arrival, on which the last bits may depend.
+class RunningSum(TreeSum):
+    """The sum of `n` terms in one buffer, in order of arrival.
 
-    It needs the memory of one term, a `TreeSum` that of up to about log2(n). Terms are
-    as in `TreeSum`: the first two are added into a new array, the others in place.
+    The last bits may depend on that order. It needs the memory of one term, a `TreeSum`
+    that of up to about log2(n). `pending` is {number of terms added: their sum}.
 
     Args:
-        n: the number of terms.
+        n: the number of terms, as in `TreeSum`.
 
     >>> total = RunningSum(3)
     >>> for i in (2, 0, 1):
@@ -98,56 +97,38 @@ class RunningSum:
     ((111.0, None), 1)
     """
 
-    def __init__(self, n: int):
-        self.n = n
-        self.pending: dict[int, Any] = {}  # number of terms added -> their sum
-        self._is_ours = False  # whether the arrays of that sum are new ones, not those of the first term
+    _is_ours = False  # whether the arrays of the sum are new ones, not those of the first term
 
-    def add(self, i: int, term: Any) -> None:
-        """Add term number `i`, from 0 to n - 1, which was not added before."""
-        self._put(1, term)
-
-    def absorb(self, pending: dict) -> None:
-        """Add the `pending` sums of another object, which got other ones of the same `n` terms."""
-        for n_added, term in pending.items():
-            self._put(n_added, term)
-
-    def _put(self, n_added, term):
+    def add(self, place: int, term: Any, level: int = 1) -> None:
+        """Add term number `place`, in any order; or the sum of `level` terms."""
         if self.pending:
             n_before, total = self.pending.popitem()
             term = _sum(total, term, in_place=self._is_ours)
-            n_added, self._is_ours = n_before + n_added, True
-        self.pending[n_added] = term
+            level, self._is_ours = n_before + level, True
+        self.pending[level] = term
+
+    def absorb(self, pending: dict) -> None:
+        """Add the `pending` sum of another object."""
+        for n_added, term in pending.items():
+            self.add(0, term, n_added)
 
     @property
-    def value(self) -> Any:
-        """The sum of all terms; `RuntimeError` while some are missing."""
-        return _complete(self, self.n)
-
-    def complete(self, total: Any) -> None:
-        """Set `total`, the sum of all terms, which was computed elsewhere."""
-        self.pending = {self.n: total}
+    def _top(self):
+        return self.n
 
 
 SUMS = {"tree": TreeSum, "running": RunningSum}  # ways to accumulate gradients, by name
 
 
 def checked_accumulate(accumulate: str) -> str:
-    """Return `accumulate` if it is a name in `SUMS`; raise `ValueError` for anything else."""
+    """Return `accumulate` if it is in `SUMS`; raise `ValueError` for anything else."""
     if not (isinstance(accumulate, str) and accumulate in SUMS):
         raise ValueError(f"accumulate={shown(accumulate)} is not known: use one of {', '.join(SUMS)}")
     return accumulate
 
 
-def _complete(total, last):
-    """Return the sum of all terms if only `last` is pending; else raise `RuntimeError`."""
-    if list(total.pending) != [last]:
-        raise RuntimeError(f"the sum of {total.n} terms is not complete: add the others first")
-    return total.pending[last]
-
-
 def _sum(a, b, in_place):
-    """Return a + b; `in_place`, the result may be written into the arrays of `a`."""
+    """Return a + b; `in_place`, it may be written into the arrays of `a`."""
     if type(a) in (list, tuple):  # not isinstance: a NamedTuple such as `Moments` has its own sum
         return type(a)([_sum(of_a, of_b, in_place) for of_a, of_b in zip(a, b, strict=True)])
     if in_place and hasattr(a, "__setitem__") and a.dtype == b.dtype:  # else `+=` would round b to a's dtype
@@ -157,11 +138,10 @@ def _sum(a, b, in_place):
 
 
 class SumForEach:
-    """The sums of consecutive mini-batches, one sum for each.
+    """The sums of consecutive mini-batches: micro-batch i belongs to number i // n.
 
     Args:
-        n: the micro-batches per mini-batch; micro-batch i is part i mod n of mini-batch
-            i // n.
+        n: the micro-batches per mini-batch.
         kind: `TreeSum` or `RunningSum`.
 
     >>> total = SumForEach(2)
@@ -176,7 +156,7 @@ class SumForEach:
         self.sums: defaultdict[int, Any] = defaultdict(partial(kind, n))
 
     def of(self, i: int) -> Any:
-        """Return the sum of the mini-batch that micro-batch `i` belongs to."""
+        """Return the sum of the mini-batch of micro-batch `i`."""
         return self.sums[i // self.n]
 
     def add(self, i: int, term: Any) -> None:
@@ -184,11 +164,11 @@ class SumForEach:
         self.sums[i // self.n].add(i % self.n, term)
 
     def has(self, i: int) -> bool:
-        """Tell whether the mini-batch that micro-batch `i` belongs to has any term yet."""
+        """Tell whether the mini-batch of micro-batch `i` has any term yet."""
         return bool(i // self.n in self.sums and self.sums[i // self.n].pending)
 
     def forget(self, i: int) -> None:
-        """Drop the sum of the mini-batch that micro-batch `i` belongs to."""
+        """Drop the sum of the mini-batch of micro-batch `i`."""
         self.sums.pop(i // self.n, None)
 
     @property

@@ -1,4 +1,4 @@
-"""Tied layers, which share one W: which layers they are, and how their gradients are summed."""
+"""Tied layers, which share one W: their indices, and the sum of their gradients."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from .cluster import Receive, Send
 
 
 def ties_of(layers: Sequence) -> dict[str, list[int]]:
-    """Return {name: indices of the layers with this `tie`}; raise `ValueError` if they cannot share W."""
+    """Return {name: indices of the layers with this `tie`}, if they can share one W."""
     ties: dict[str, list[int]] = {}
     for index, layer in enumerate(layers):
         if layer.tie is not None:
@@ -29,7 +29,13 @@ def ties_of(layers: Sequence) -> dict[str, list[int]]:
 
 
 def copy_tied_weight(layers: Sequence, indices: Sequence[int], index: int) -> None:
-    """Give layer `index`, if it has no W, a copy of the first W of the tied `layers` at `indices`."""
+    """Give layer `index`, if it has no W, a copy of the first W among its ties.
+
+    Args:
+        layers: all layers of the network.
+        indices: those of its ties.
+        index: of the layer.
+    """
     first = next((tied for tied in indices if layers[tied].W is not None), None)
     if first is not None and layers[index].W is None:
         layers[index].W = layers[first].W.copy()
@@ -47,7 +53,7 @@ def check_tied_weights(layers: Sequence, indices: Sequence[int]) -> None:
 
 
 def sum_of_tied(parts: Iterable) -> Any:
-    """Return the dW of tied layers: the sum of `parts`, their own dW, in the order of the layers.
+    """Return the sum of `parts`, the dW of tied layers, in the order of the layers.
 
     The order is fixed, so the bits do not depend on where the layers are.
     """
@@ -55,7 +61,7 @@ def sum_of_tied(parts: Iterable) -> Any:
 
 
 def each_once(gradients: Iterable[tuple], ties: Mapping) -> list[tuple]:
-    """Return `gradients`, a list of (dW, db), with None for each dW that an earlier layer of `ties` has.
+    """Return `gradients`, (dW, db) of each layer, with the dW of each of `ties` once.
 
     >>> each_once([("dW", "db"), ("dW", None), ("other dW", None)], {"name": [0, 1]})
     [('dW', 'db'), (None, None), ('other dW', None)]
@@ -81,7 +87,7 @@ class Tied(NamedTuple):
 
 
 def tied_in_parts(ties: Mapping, wires: Any, memory: Mapping) -> dict:
-    """Return `ties` of a tensor-parallel shard, with the ZeRO shards of their W filled in.
+    """Return `ties` of a tensor-parallel shard with the ZeRO shards of their W.
 
     Args:
         ties: {name: its `Tied` layers}.
@@ -100,7 +106,7 @@ def tied_in_parts(ties: Mapping, wires: Any, memory: Mapping) -> dict:
 
 
 def program_of_ties(ties: Mapping, wires: Any, stages: Mapping) -> Callable | None:
-    """Return a function (device) -> program, which sums the gradients of tied layers; None without any.
+    """Return a function (device) -> program that sums dW of tied layers, or None.
 
     Args:
         ties: {name: its `Tied` layers, in order}.
@@ -117,7 +123,7 @@ def program_of_ties(ties: Mapping, wires: Any, stages: Mapping) -> Callable | No
 def exchange_tied(
     ties: Mapping, placements: Iterable[Sequence[int]], stages: Mapping, device: int
 ) -> Generator:
-    """Sum dW of tied layers, as a program: in each replica, the first of them adds up and sends back.
+    """A program: sum dW of tied layers in each replica on the device of the first one.
 
     Args:
         ties: {name: its `Tied` layers, in order}.
@@ -153,10 +159,9 @@ def exchange_tied(
 
 
 def exchange_tied_parts(ties: Mapping, stages: Mapping, device: int) -> Generator:
-    """Sum dW of tied layers with ZeRO, as a program: devices exchange the entries that their shards share.
+    """A program: sum dW of tied layers with ZeRO, in the order of the layers.
 
-    Each device then has the sum over the tied layers for its own shards, added in the
-    order of the layers.
+    Devices exchange the entries that their shards share.
 
     Args:
         ties: {name: its `Tied` layers, in order}.
@@ -187,7 +192,7 @@ def exchange_tied_parts(ties: Mapping, stages: Mapping, device: int) -> Generato
 
 
 def _in_common(tied, family, device):
-    """Return [(other layer, a device, the entries that its shard shares with our shard of `tied`)]."""
+    """Return [(layer, device, entries of its shard that our shard has, too)]."""
     _, own = tied.parts[device]
     found = []
     for other in family:
@@ -199,7 +204,7 @@ def _in_common(tied, family, device):
 
 
 def _numbers_of(tied, vector, device, numbers):
-    """Return the entries `numbers` of W from `vector`, the shard that `device` has of it."""
+    """Return the entries `numbers` of W from `vector`, the shard of `device`."""
     first = tied.parts[device][1].start
     return vector[numbers.start - first:numbers.stop - first]
 

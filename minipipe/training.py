@@ -46,7 +46,7 @@ def fit(
     metric: Callable = accuracy, seed: int = 0, report: Callable[[str], object] | None = print,
     learning_rate: Rate | None = None, clip: float | None = None, first_epoch: int | None = None,
 ) -> list[Epoch]:
-    """Train `model` for `epochs` more passes over X and Y, and return a list of `Epoch`.
+    """Train `model` for `epochs` more passes over X and Y; return a list of `Epoch`.
 
     The optimizer counts the epochs; `minipipe.save` and `minipipe.load` keep its state.
     So `fit` for 2 epochs, and for 2 more, has the bits of `fit` for 4. A new optimizer

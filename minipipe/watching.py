@@ -1,4 +1,4 @@
-"""Progress of long work and the time left, as one line on stderr, in a terminal or a notebook."""
+"""Progress of long work, as one line on stderr, in a terminal or a notebook."""
 
 import sys
 import time
@@ -9,7 +9,7 @@ PATIENCE, PAUSE = 1.0, 0.25  # seconds before the line appears, and between two 
 
 
 class _Line:
-    """The line on the screen: its text, whether it may be shown, and whether some work uses it."""
+    """The line: its text, whether it may be shown, and whether some work uses it."""
 
     text, watched, taken = "", False, False
 
@@ -25,7 +25,7 @@ _line = _Line()
 
 @contextmanager
 def watched(wanted: bool = True) -> Iterator[None]:
-    """Show progress in this `with` block, if `wanted`, and stderr is a terminal or a notebook's."""
+    """Show progress in this block, if `wanted`, in a terminal or a notebook."""
     before, stream = (_line.watched, _line.taken), sys.stderr  # which may be closed, or None
     if wanted and stream is not None and not getattr(stream, "closed", False):
         of_notebook = type(stream).__module__.startswith("ipykernel.")
@@ -38,7 +38,7 @@ def watched(wanted: bool = True) -> Iterator[None]:
 
 
 def with_progress(things: Sequence, what: str) -> Iterable:
-    """Yield `things`, one after another; inside `watched`, show how many of them are done.
+    """Yield `things`; inside `watched`, show how many of them are done.
 
     Args:
         things: a sequence.
