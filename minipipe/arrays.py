@@ -154,11 +154,6 @@ def array_of_numbers(value: Any) -> np.ndarray:
     return array
 
 
-def in_a_row(vectors: list) -> np.ndarray:
-    """Return `vectors` concatenated to one vector."""
-    return np.concatenate(vectors)
-
-
 def constant(value: Number, Z: np.ndarray) -> Any:
     """Return the number `value` in a type that keeps the dtype of Z in `value * Z`.
 

@@ -14,7 +14,7 @@ from .checks import Number, items_of, real_number, shown, whole_number
 from .exact import Rational, rational
 from .arrays import (
     as_floats, computing, floats, grains_of, leaves, overflow_refused, real_numbers, root, scaled,
-    sum_of_squares,
+    sum_in_order, sum_of_squares,
 )
 from .layers import LAYERS, Layer, every_layer
 from .layers.layer import (
@@ -28,7 +28,7 @@ from .state import (
     named_arrays, state_of_optimizer,
 )
 from .sums import TreeSum
-from .ties import copy_tied_weight, each_once, sum_of_tied, ties_of
+from .ties import each_once, ties_of
 
 if TYPE_CHECKING:
     from .losses.loss import Loss
@@ -83,8 +83,10 @@ class Network:
         self.skips = skip_routes(self.layers)
         self.ties = ties_of(self.layers)
         for index, layer in enumerate(self.layers):
-            if layer.tie is not None:
-                copy_tied_weight(self.layers, self.ties[layer.tie], index)
+            of_ties = [] if layer.tie is None else [self.layers[k].W for k in self.ties[layer.tie]]
+            given = [W for W in of_ties if W is not None]
+            if given and layer.W is None:
+                layer.W = given[0].copy()
             drawn = np.float64 if self.dtype.hasobject else self.dtype
             layer.initialize(np.random.default_rng([seed, index]), drawn)
         self._lock = Lock()  # taken before Ctrl-C is held back, so that Ctrl-C can interrupt the waiting
@@ -415,7 +417,7 @@ class Sequential(Network):
                     total.add(k, self.terms_of(part, X, Y))
                 J, gradients, statistics = total.value
                 for indices in self.ties.values():  # each of the tied layers gets the sum of their dW
-                    dW = sum_of_tied([gradients[index][0] for index in indices])
+                    dW = sum_in_order(gradients[index][0] for index in indices)
                     for index in indices:
                         gradients[index] = dW, gradients[index][1]
             check_finite_run(self._loss, J, self.layers, gradients)

@@ -4,8 +4,6 @@ from collections import defaultdict
 from functools import partial
 from typing import Any
 
-from .checks import shown
-
 
 class TreeSum:
     """The sum of `n` terms, added along one fixed binary tree.
@@ -118,13 +116,6 @@ class RunningSum(TreeSum):
 
 
 SUMS = {"tree": TreeSum, "running": RunningSum}  # ways to accumulate gradients, by name
-
-
-def checked_accumulate(accumulate: str) -> str:
-    """Return `accumulate` if it is in `SUMS`; raise `ValueError` for anything else."""
-    if not (isinstance(accumulate, str) and accumulate in SUMS):
-        raise ValueError(f"accumulate={shown(accumulate)} is not known: use one of {', '.join(SUMS)}")
-    return accumulate
 
 
 def _sum(a, b, in_place):

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .arrays import in_a_row, sum_in_order
+from .arrays import sum_in_order
 from .cluster import Receive, Send
 
 
@@ -28,19 +28,6 @@ def ties_of(layers: Sequence) -> dict[str, list[int]]:
     return ties
 
 
-def copy_tied_weight(layers: Sequence, indices: Sequence[int], index: int) -> None:
-    """Give layer `index`, if it has no W, a copy of the first W among its ties.
-
-    Args:
-        layers: all layers of the network.
-        indices: those of its ties.
-        index: of the layer.
-    """
-    first = next((tied for tied in indices if layers[tied].W is not None), None)
-    if first is not None and layers[index].W is None:
-        layers[index].W = layers[first].W.copy()
-
-
 def check_tied_weights(layers: Sequence, indices: Sequence[int]) -> None:
     """Raise `ValueError` unless the tied `layers` at these `indices` have equal W."""
     first, *others = indices
@@ -50,14 +37,6 @@ def check_tied_weights(layers: Sequence, indices: Sequence[int]) -> None:
                 f"layers {first} and {index} share tie={layers[index].tie!r}, but have different W: "
                 "give it to one of them before they are in a network, or to each of them there"
             )
-
-
-def sum_of_tied(parts: Iterable) -> Any:
-    """Return the sum of `parts`, the dW of tied layers, in the order of the layers.
-
-    The order is fixed, so the bits do not depend on where the layers are.
-    """
-    return sum_in_order(parts)
 
 
 def each_once(gradients: Iterable[tuple], ties: Mapping) -> list[tuple]:
@@ -147,7 +126,7 @@ def exchange_tied(
             parts = {own: stage.dW(own.index)}
             for tied, place in family:
                 parts[tied] = yield Receive(_tie_label("dW of", name, tied), place)
-            total = sum_of_tied(parts.values())
+            total = sum_in_order(parts.values())
             stage.keep_dW(own.index, total)
             for tied, place in family:
                 yield Send(_tie_label("sum for", name, tied), total, place)
@@ -186,7 +165,7 @@ def exchange_tied_parts(ties: Mapping, stages: Mapping, device: int) -> Generato
                     label = _tie_label("a part of dW of", f"{name}, {tied.layer}", other)
                     piece = yield Receive(label, source)
                 pieces[other.layer].append(piece)
-            totals.append(sum_of_tied(map(in_a_row, pieces.values())))
+            totals.append(sum_in_order(map(np.concatenate, pieces.values())))
         for tied, total in zip(here, totals, strict=True):
             stages[tied.stage, device].keep_part_of_dW(tied.parts[device][0], total)
 

@@ -178,7 +178,7 @@ def _train_on(model, optimizer, clip, X, Y, rate, number):
         if model.has_updates:
             J, = model.train([(X, Y)], optimizer, clip)
         else:
-            J = _as_float(model.forward_backward(X, Y))  # if that fails, there is no step
+            J = float(model.forward_backward(X, Y))  # if that fails, there is no step
             model.step(optimizer, clip)
     except BaseException as error:
         rate = optimizer.learning_rate
@@ -192,12 +192,4 @@ def _train_on(model, optimizer, clip, X, Y, rate, number):
         raise
     finally:
         optimizer.in_fit = False
-    return _as_float(J) * X.shape[-1]
-
-
-def _as_float(J):
-    """Return J as a float; raise `FloatingPointError` if it is beyond all floats."""
-    try:
-        return float(J)
-    except OverflowError:
-        raise FloatingPointError("the cost is a rational number beyond all floats") from None
+    return float(J) * X.shape[-1]

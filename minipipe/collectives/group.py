@@ -120,9 +120,9 @@ def added(a: Any, b: Any) -> Any:
 def _in_a_row(parts):
     if isinstance(parts[0], Bytes):
         return Bytes(sum(part.nbytes for part in parts), parts[0].itemsize)
-    from ..arrays import in_a_row  # here, as above
+    import numpy as np  # here, as above
 
-    return in_a_row(parts)
+    return np.concatenate(parts)
 
 
 def _mapped(function, value):

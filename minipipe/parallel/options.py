@@ -14,7 +14,7 @@ from ..order import RECOMPUTE, Costs, Schedule
 from ..order.actions import MEETING
 from ..order.costs import checked_costs
 from ..partitioning.partition import CUT_BY
-from ..sums import checked_accumulate
+from ..sums import SUMS
 
 CLUSTER, THREADS, MPI = ENGINES = "cluster", "threads", "mpi"
 AXES = "tp", "dp", "pp"
@@ -91,7 +91,7 @@ class Sums:
     sync_batch_norm: bool = False
 
     def __post_init__(self) -> None:
-        checked_accumulate(self.accumulate)
+        one_of("accumulate", self.accumulate, SUMS)
         one_of("all_reduce", self.all_reduce, ALL_REDUCES)
         if isinstance(self.buckets, str):
             one_of("buckets", self.buckets, (DDP, LAYER))

@@ -280,7 +280,7 @@ def _arrays_in(tree):
 
 
 def adds_up(trial: Trial) -> str | None:
-    """Compare sums over micro-batches of `trial` with the full batch, as exactly as it can compute."""
+    """Compare sums over micro-batches of `trial` with the full batch."""
     if not trial.layer.alone_per_sample:
         raise CannotTry("a sample depends on the others here (alone_per_sample = False)")
     return in_fractions_or_floats(partial(_adds_up, trial))

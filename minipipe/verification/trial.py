@@ -229,7 +229,7 @@ def like(array: np.ndarray, other: np.ndarray) -> np.ndarray:
 
 
 def coarse(array: Any) -> np.ndarray:
-    """Round `array` to multiples of 1/8, which fractions and floats represent exactly."""
+    """Round `array` to multiples of 1/8, which fractions and floats represent."""
     return np.round(8 * np.asarray(array, np.float64)) / 8
 
 

@@ -15,7 +15,6 @@ from ..layers import every_layer
 from ..layers.through import backward_through, forward_through, prepare_forward
 from ..network import Network, Sequential
 from ..parallel import Parallel, Pipeline
-from ..ties import sum_of_tied
 
 
 def equals_full_batch(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
@@ -58,7 +57,7 @@ def against_same_groups(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[t
     loss.cache = None
     sums = [[sum_in_order(terms) for terms in zip(*of_layer)] for of_layer in zip(*of_parts)]
     for indices in reference.ties.values():
-        total = sum_of_tied([sums[index][0] for index in indices])
+        total = sum_in_order(sums[index][0] for index in indices)
         for index in indices:
             sums[index][0] = total
     return _run(pipe, X, Y), (J, sums)
