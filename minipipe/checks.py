@@ -260,13 +260,9 @@ def one_of(name: str, value: Any, known: Iterable[str]) -> str:
 
 
 def to_be_written(part: object, base: str, method: str, answer: str) -> NotImplementedError:
-    """Return the error for an object `part` whose class lacks a method.
+    """Return the error for an object `part` whose class lacks a `method`.
 
-    Args:
-        part: the object.
-        base: the name of its base class.
-        method: the method with its arguments.
-        answer: what the method returns.
+    `base` is the name of its base class, and `answer` what the method returns.
     """
     kind = type(part).__name__
     return NotImplementedError(

@@ -435,13 +435,9 @@ class Sequential(Network):
 
 
 def check_finite_run(loss: Loss, J: Number, layers: Sequence[Layer], gradients: Sequence[tuple]) -> None:
-    """Raise `FloatingPointError` unless J and the `gradients` of `layers` are finite.
+    """Raise `FloatingPointError` unless J and all `gradients` are finite.
 
-    Args:
-        loss: the loss that J is the cost by, for the error.
-        J: the cost.
-        layers: all layers.
-        gradients: a list of (dW, db), one for each layer.
+    The error names the `loss` or the one of `layers` that they are of.
     """
     check_finite_cost(loss, J)
     for layer, pair in zip(layers, gradients, strict=True):

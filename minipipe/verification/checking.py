@@ -171,7 +171,10 @@ def _checked_shape(shape):
 
 
 def _report(name, rows):
-    """Try the rows (claim, function, whether later rows need it); return a `Report`."""
+    """Return a `Report`.
+
+    `rows` are (claim, function -> error message or None, whether later rows need it).
+    """
     verdicts, broken = [], None
     for claim, attempt, is_needed in rows:
         if broken is not None:

@@ -124,13 +124,7 @@ def verdicts(
 
 
 def random(example: Example, m: int, dtype: DTypeLike) -> tuple[Sequence, np.ndarray, np.ndarray]:
-    """Return (layers, X, Y) of m samples of `example`: normal numbers, or tokens.
-
-    Args:
-        example: the `Example`.
-        m: the number of samples.
-        dtype: of parameters, X and Y.
-    """
+    """Return (layers, X, Y): m normal samples of `example`, or tokens, in `dtype`."""
     rng = np.random.default_rng([m, len(example.name)])
     layers = Sequential(example.layers, example.loss, seed=m, dtype=dtype).layers
     shape = (*example.shape, m)

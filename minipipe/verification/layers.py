@@ -21,17 +21,12 @@ LARGE = 200  # times the data: e^200 is infinite in float32
 
 
 def checks_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
-    """Return rows (claim, function -> error or None, whether later rows need it).
-
-    Args:
-        layer: the layer.
-        shape: the shape of a sample.
-    """
+    """Return the rows of `_report` for `layer` and the `shape` of a sample."""
     return _rows(Trial(layer, shape), {costs})
 
 
 def checks_of_loss(loss: Loss, shape: tuple) -> list[tuple]:
-    """Return rows for `loss`, as `checks_of_layer`; `shape`: of one prediction."""
+    """Return the rows of `_report` for `loss` and the `shape` of one prediction."""
     return _rows(LossTrial(loss, shape), {shapes, learned, halves, predicts})
 
 

@@ -206,11 +206,7 @@ class LossTrial(Trial):
 
 
 def forward(layer: Layer, A_prev: Any, first_sample: int = 0) -> Any:
-    """Return A of a forward of `layer` on A_prev in training; see `Trial.run`.
-
-    Args:
-        layer, A_prev, first_sample: as for `Trial.run`.
-    """
+    """Return A of `layer` in training; A_prev, `first_sample`: as for `Trial.run`."""
     prepare_forward(every_layer([layer]), training=True, first_sample=first_sample)
     A = layer.forward(A_prev)
     if A is None:

@@ -507,7 +507,7 @@ WRONG_OPTIMIZERS = [  # (optimizer, a piece of the claim, a piece of the message
     (of_step("NoTuple", lambda self, g: self.learning_rate * g), "step returns", "step returns no tuple"),
     (of_step("OneMemory", lambda self, g, u, v: (self.learning_rate * g, u), n_memories=2), "step returns",
      "step returns 2 arrays: with n_memories=2"),
-    (of_step("Wide", lambda self, g: (g * np.full((3, 4), 0.1),)), "step returns", "of float64 for a g"),
+    (of_step("Norm", lambda self, g: (np.sqrt((g * g).sum()),)), "step returns", "of shape () for a g"),
     (of_step("InPlace", in_place, n_memories=1), ARRAYS, "an update has changed "),
     (of_step("Attribute", momentum_in_attribute, u=0), "its state", "step keeps self.u from one call to"),
     (of_step("CountsSteps", counted_steps, n_memories=1, t=0), "its state", "step keeps self.t from one"),
