@@ -2,7 +2,7 @@
 
 The file is a `.npz` of plain arrays, which NumPy alone can read: an array for each
 parameter and running statistic, those of the optimizer state, and "minipipe", a JSON
-text with the rest. It is the same however the network was cut or copied.
+text with the rest. It is the same however the network was split.
 """
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
@@ -80,7 +80,7 @@ def load(path: str | Path, model: Network, optimizer: Optimizer | None = None) -
 
     Args:
         path: a file that `save` has written.
-        model: a network with the same layers, cut and copied in any way.
+        model: a network with the same layers, split in any way.
         optimizer: an optimizer of the class that was saved. It gets the saved state and
             learning rate, and keeps its other options. None: its state is not read.
 
@@ -105,8 +105,8 @@ def _write(path, arrays):
     if not path.parent.is_dir():
         raise ValueError(f"cannot write {path}: there is no folder {path.parent}")
 
-    def write(beside):
-        with beside.open("wb") as file:
+    def write(temporary):
+        with temporary.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
             file.flush()
             os.fsync(file.fileno())

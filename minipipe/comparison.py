@@ -18,7 +18,7 @@ from .plots.html import MOST_IN_A_CELL
 from .plots.saving import checked_path, picture_formats, write_picture
 from .schedules import build
 
-COLUMNS = (  # (head, width, function of a trace) of each, beside the name
+COLUMNS = (  # (head, width, function of a trace) of each column after the name
     ("makespan", 9, lambda trace: ticks(trace.makespan)),
     ("idle", 10, lambda trace: f"{float(100 * trace.bubble()):.2f} %"),
     ("peak", 7, lambda trace: str(max(peak_microbatches(trace)))),

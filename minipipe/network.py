@@ -248,7 +248,7 @@ class Network:
             optimizer: the one that `step` or `train` is called with; None: the state is
                 for predictions.
 
-        The state is the same however the network is cut or copied, and `minipipe.save`
+        The state is the same however the network is split, and `minipipe.save`
         writes it to a file. If another thread is training, it is that of one step.
         Raises `ValueError` for the optimizer of another network.
 
@@ -279,7 +279,7 @@ class Network:
         """Continue from a `State`, with the bits of a training without interruption.
 
         Args:
-            state: of a network with the same layers, cut and copied in any way.
+            state: of a network with the same layers, split in any way.
             optimizer: of the class that the state was taken with. It gets its state and
                 learning rate, and keeps its other options. None: only the network
                 resumes.

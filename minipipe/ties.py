@@ -61,11 +61,11 @@ class Tied(NamedTuple):
 
     layer: int
     stage: int
-    index: int  # type: ignore[assignment]  # nobody asks for tuple.index
+    index: int  # type: ignore[assignment]  # hides tuple.index, which nothing calls
     parts: dict | None = None
 
 
-def tied_in_parts(ties: Mapping, wires: Any, memory: Mapping) -> dict:
+def with_tied_shards(ties: Mapping, wires: Any, memory: Mapping) -> dict:
     """Return `ties` of a tensor-parallel shard with the ZeRO shards of their W.
 
     Args:
@@ -95,7 +95,7 @@ def program_of_ties(ties: Mapping, wires: Any, stages: Mapping) -> Callable | No
     if not ties:
         return None
     if "S" in wires.schedule.kinds:
-        return lambda device: exchange_tied_parts(ties, stages, device)
+        return lambda device: exchange_tied_shards(ties, stages, device)
     return lambda device: exchange_tied(ties, wires.placements, stages, device)
 
 
@@ -137,7 +137,7 @@ def exchange_tied(
                 stages[tied.stage, device].keep_dW(tied.index, total)
 
 
-def exchange_tied_parts(ties: Mapping, stages: Mapping, device: int) -> Generator:
+def exchange_tied_shards(ties: Mapping, stages: Mapping, device: int) -> Generator:
     """A program: sum dW of tied layers with ZeRO, in the order of the layers.
 
     Devices exchange the entries that their shards share.

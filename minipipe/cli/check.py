@@ -53,7 +53,7 @@ class Run(NamedTuple):
                 recompute=recompute,
             )
 
-        return verdicts(example, m, of, in_parts=T > 1)
+        return verdicts(example, m, of, is_sharded=T > 1)
 
     def __str__(self):
         _, schedule, D, T, K, M, m, recompute = self

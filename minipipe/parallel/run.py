@@ -20,7 +20,7 @@ from ..layers.through import resumed
 from ..optimizers import Optimizer
 from ..order.costs import divide_exactly
 from ..order.programs import Wires, cluster_of, programs_of_schedule
-from ..ties import program_of_ties, tied_in_parts
+from ..ties import program_of_ties, with_tied_shards
 from .batches import MicroBatches
 from .layout import Arrays, Layout, Place, join_pieces
 from .options import MPI, THREADS, Options
@@ -90,7 +90,7 @@ class Run:
         self._line, self._whole, self.shards, self._pieces = line, whole, shards, layout.work
         all_tied = whole.tied(ties)
         if "S" in order.kinds:
-            all_tied = [tied_in_parts(*pair, layout.memory) for pair in zip(all_tied, wires, strict=True)]
+            all_tied = [with_tied_shards(*pair, layout.memory) for pair in zip(all_tied, wires, strict=True)]
         self._is_shared = options.engine == MPI  # each process runs one device
         self._ticks, self._wires = options.costs.duration(order), wires
         self.stages: dict = {}

@@ -23,7 +23,7 @@ from ..schedules import SCHEDULES
 from .layers import checks_of_layer, checks_of_loss
 from .optimizers import checks_of_optimizer
 from .trial import CannotTry, Remark, coarse
-from .verdicts import against_full_batch, against_one_device, difference_in_words
+from .verdicts import against_full_batch, against_one_device, first_difference
 
 
 class Verdict(NamedTuple):
@@ -226,7 +226,7 @@ def _of_schedule(schedule, name):
         layers = [layer.copy(coarse).copy(convert) for layer in layers]
         X, Y = (converted(coarse(rng.standard_normal((2, M + 1))), convert) for _ in range(2))
         pipe = Pipeline(layers, MeanSquaredError(), schedule.n_stages, M, schedule=schedule)
-        return difference_in_words(*compare(pipe, X, Y))
+        return first_difference(*compare(pipe, X, Y))
 
     return [
         ("it has no faults: each action has what it needs, and no device waits forever", faults, True),

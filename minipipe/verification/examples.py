@@ -97,7 +97,7 @@ EXAMPLES = [
 
 
 def verdicts(
-    example: Example, m: int, pipeline_of: Callable[[Sequence], Parallel], in_parts: bool = False
+    example: Example, m: int, pipeline_of: Callable[[Sequence], Parallel], is_sharded: bool = False
 ) -> Verdicts:
     """Return the `Verdicts` of an example on m samples.
 
@@ -105,7 +105,7 @@ def verdicts(
         example: the `Example`.
         m: the number of samples.
         pipeline_of: a function of the layers that returns the pipeline.
-        in_parts: whether its layers are split over several shards.
+        is_sharded: whether its layers are split over several shards.
     """
     layers, X, Y = random(example, m, np.float64)
     X = X if example.n_tokens else rational(coarse(X))
@@ -115,7 +115,7 @@ def verdicts(
     dyadic, bits = [], []
     for dtype in (np.float32, np.float64):
         layers, X, Y = random(example, m, dtype)
-        if not in_parts:
+        if not is_sharded:
             bits.append(same_bits(pipeline_of(layers), X, Y))
         if example.representable:  # with -1, 0 and 1 in W and b: if m is a power of 2, nothing rounds
             layers = [layer.copy(np.sign) for layer in layers]

@@ -90,7 +90,7 @@ def shapes(trial: Trial) -> str | None:
             what = "is missing" if name not in found else "is there, but the layer has no such parameter"
             return f"{name} {what}: return None for dW and db where there is no W and b, and arrays elsewhere"
         if found[name].shape != wanted[name].shape:
-            return f"{name} has shape {found[name].shape}: {_words_of_shape(found[name], wanted[name])}"
+            return f"{name} has shape {found[name].shape}: {_mistake_in_shape(found[name], wanted[name])}"
     if {part.shape[-1] for part in leaves(A)} != {BATCH_SIZE}:
         return f"A has shape {shape_of(A)}: samples are the last axis, here of {BATCH_SIZE}"
     stated = layer.output_shape(shape_of(A_prev))
@@ -105,7 +105,7 @@ def shapes(trial: Trial) -> str | None:
     return Remark(f"backward_weight returns None for {names}, which stays as it is") if frozen else None
 
 
-def _words_of_shape(found, wanted):
+def _mistake_in_shape(found, wanted):
     """Return the likely mistake if a derivative has another shape than its array."""
     if found.shape == wanted.shape[::-1]:
         return f"it is transposed, {wanted.shape} is right; for Z = W @ A_prev, dW = dZ @ A_prev.T"
@@ -220,7 +220,7 @@ def halves(trial: Trial) -> str | None:
         try:
             found = trial.named(dA_prev, *layer.backward_weight(None if layer.weight_after_input else dZ))
         except Exception as error:
-            return f"{_words(error)}. {BETWEEN_HALVES}"
+            return f"{_text_of(error)}. {BETWEEN_HALVES}"
     for name in whole:
         if name not in found or not np.array_equal(found[name], whole[name]):
             return f"{name} of the two halves differs from that of the whole backward: {BETWEEN_HALVES}"
@@ -249,7 +249,7 @@ def cached(trial: Trial) -> str | None:
         except Exception:
             if n == BATCH_SIZE:
                 raise
-            continue  # of a layer that takes no other number of samples, which another promise names
+            continue  # of a layer that takes no other number of samples, which another check names
         if _changed(arrays, copies):
             return "the next forward has written into the arrays in cache: put new ones there each time"
         kept = {name for name, value in vars(owner).items() if before.get(name) != repr(value)}
@@ -257,7 +257,7 @@ def cached(trial: Trial) -> str | None:
         try:
             found = trial.named(*layer.backward(dZ))
         except Exception as error:
-            wrong = _words(error)
+            wrong = _text_of(error)
         else:
             names = [name for name in alone if not np.array_equal(found[name], alone[name])]
             if not names:
@@ -297,22 +297,22 @@ def _adds_up(trial, convert, exact):
                 if exact:
                     raise
                 size = f"on a micro-batch of {part.stop - part.start} of {BATCH_SIZE} samples"
-                return f"{size}, {_words(error)}: take m from {trial.takes}.shape[-1]"
+                return f"{size}, {_text_of(error)}: take m from {trial.takes}.shape[-1]"
             for name, array in {trial.gives: leaves(A)[0], **derivatives}.items():
                 found[name].append(array)
         for name, wanted in whole.items():
             is_per_sample = name == "A" or name.startswith(f"d{trial.takes}")
             total = np.concatenate(found[name], axis=-1) if is_per_sample else sum(found[name])
             if not are_equal(total, wanted, exact):
-                return _words_of_sum(name, total, wanted, len(parts), exact)
+                return _mistake_in_sum(name, total, wanted, len(parts), exact)
     return None
 
 
-def _words(error):
+def _text_of(error):
     return f"{type(error).__name__}: {error}"
 
 
-def _words_of_sum(name, found, wanted, n_parts, exact):
+def _mistake_in_sum(name, found, wanted, n_parts, exact):
     """Return the likely mistake if `name` differs from that of the full batch."""
     if name == "A":
         return (

@@ -10,7 +10,7 @@ import numpy as np
 from ..layers import Linear
 from ..optimizers.optimizer import Optimizer
 from ..state import state_of_optimizer
-from .trial import CannotTry, coarse, private
+from .trial import CannotTry, coarse, deep_copy
 from .verdicts import are_equal
 
 SMALL_RATE = 1e-3  # at which updates must go downhill
@@ -38,7 +38,7 @@ def _numbers(seed):
 
 def _fresh(optimizer):
     """Return a new optimizer with these options; fractions become floats."""
-    twin = private(optimizer.fresh())
+    twin = deep_copy(optimizer.fresh())
     options = {name: float(value) for name, value in vars(twin).items() if isinstance(value, Fraction)}
     vars(twin).update(options)  # a Fraction times floats is an array of objects
     return twin

@@ -40,7 +40,7 @@ def in_fractions_or_floats(attempt: Callable) -> str | None:
         return attempt(np.float64, False) or Remark(why)
 
 
-def private(thing: Any) -> Any:
+def deep_copy(thing: Any) -> Any:
     """Return a deep copy of `thing`, but for attributes that cannot be copied."""
     twin = copy.copy(thing)
     memo: dict = {}
@@ -70,7 +70,7 @@ class Trial:
         No parameter is all 1 or all 0, as the initial gamma and b are: a derivative
         without such a factor would look right.
         """
-        twin = private(self.layer.copy())
+        twin = deep_copy(self.layer.copy())
         for one in every_layer([twin]):
             one.cache = one.tie = None  # the other layers with its W are not in this trial
         rng = np.random.default_rng(0)
@@ -191,7 +191,7 @@ class LossTrial(Trial):
 
     def drawn(self, convert: Callable = np.float64, m: int = BATCH_SIZE) -> CostLayer:
         """Return the loss as a layer that divides by m, its labels by `convert`."""
-        return CostLayer(private(self.loss), converted(self.labels(), convert), m)
+        return CostLayer(deep_copy(self.loss), converted(self.labels(), convert), m)
 
     def data(self, convert: Callable = np.float64, seed: int = 1) -> np.ndarray:
         """Return A by `seed` and `convert`: multiples of 1/8, probabilities in 0..1."""
@@ -327,7 +327,7 @@ def _likely_mistake(name, given, slopes, dZ):
     """
     ratios = {round(given[index] / slope, 4) for index, slope in slopes.items() if abs(slope) > NEAR}
     if len(ratios) == 1 and ratios != {1}:  # else it is wrong where the slope is 0
-        return f"{name} {_words_of_ratio(ratios.pop())}"
+        return f"{name} {_mistake_in_ratio(ratios.pop())}"
     if all(index[::-1] in slopes and _near(given[index], slopes[index[::-1]]) for index in slopes):
         return f"{name} is transposed: for Z = W @ A_prev, dW = dZ @ A_prev.T"
     if dZ is None:
@@ -339,7 +339,7 @@ def _likely_mistake(name, given, slopes, dZ):
     return None
 
 
-def _words_of_ratio(ratio):
+def _mistake_in_ratio(ratio):
     """Return the message for derivatives that all are `ratio` times the slopes."""
     if ratio == round(1 / BATCH_SIZE, 4):
         return f"is {BATCH_SIZE} times too small: does backward divide by its own m? The loss has done that"

@@ -23,7 +23,7 @@ def equals_full_batch(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
     Must hold for rational numbers, and for floats with so few bits that no operation
     rounds, but not with BatchNorm, which takes statistics over micro-batches.
     """
-    return difference_in_words(*against_full_batch(pipe, X, Y)) is None
+    return first_difference(*against_full_batch(pipe, X, Y)) is None
 
 
 def against_full_batch(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[tuple, tuple]:
@@ -38,7 +38,7 @@ def equals_same_groups(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
     The loop has no stages, schedule or recomputation; with a `grain`, it runs over the
     grains. Must hold where `equals_full_batch` must, and with BatchNorm.
     """
-    return difference_in_words(*against_same_groups(pipe, X, Y)) is None
+    return first_difference(*against_same_groups(pipe, X, Y)) is None
 
 
 def against_same_groups(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[tuple, tuple]:
@@ -70,7 +70,7 @@ def same_bits(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
     `minipipe.arrays.blas_threads`). With a `grain`, the reference is `Sequential` with
     that grain.
     """
-    return difference_in_words(*against_one_device(pipe, X, Y)) is None
+    return first_difference(*against_one_device(pipe, X, Y)) is None
 
 
 def against_one_device(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[tuple, tuple]:
@@ -85,7 +85,7 @@ def against_one_device(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[tu
     return _run(pipe, X, Y), reference
 
 
-def difference_in_words(run: tuple, reference: tuple, exact: bool = True) -> str | None:
+def first_difference(run: tuple, reference: tuple, exact: bool = True) -> str | None:
     """Return the first difference between two (J, gradients) in words, or None.
 
     Args:
@@ -111,7 +111,7 @@ def difference_in_words(run: tuple, reference: tuple, exact: bool = True) -> str
 
 
 def are_equal(found: np.ndarray, expected: np.ndarray, exact: bool = True) -> bool:
-    """Tell whether `found` equals `expected`; `exact` as for `difference_in_words`."""
+    """Tell whether `found` equals `expected`; `exact` as for `first_difference`."""
     if np.array_equal(found, expected):
         return True
     if exact or found.shape != expected.shape:

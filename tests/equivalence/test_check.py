@@ -23,6 +23,7 @@ from minipipe.layers import LAYERS, Layer
 from minipipe.losses import LOSSES
 from minipipe.optimizers import OPTIMIZERS
 from minipipe.parallel.stage import Stage
+from minipipe.parallel.totals import Totals
 from minipipe.schedules import SCHEDULES, build
 from minipipe.verification import equals_full_batch, equals_same_groups, last_places_apart, same_bits
 
@@ -484,14 +485,16 @@ def test_what_is_wrong_in_a_pipeline_is_noticed(method, change, verdicts, monkey
 
 
 def spoil(pipe, method, change, monkeypatch):
-    """Change what `method` of the first stage of the pipeline returns, or `cost` of any stage."""
-    right = getattr(Stage, method)
+    """Change what `gradients` of the first stage of the pipeline returns, or `cost` of any of its stages."""
+    kind = Totals if method == "cost" else Stage
+    right = getattr(kind, method)
 
-    def wrong(stage):
-        is_meant = stage in pipe.stages and (stage is pipe.stages[0] or method == "cost")
-        return change(right(stage)) if is_meant else right(stage)
+    def wrong(one, *arguments):
+        found = right(one, *arguments)
+        is_meant = one is pipe.stages[0] or any(one is stage.totals for stage in pipe.stages)
+        return change(found) if is_meant else found
 
-    monkeypatch.setattr(Stage, method, wrong)
+    monkeypatch.setattr(kind, method, wrong)
 
 
 @pytest.mark.parametrize("layer, place", [(0, 0), (2, 0), (2, 1), (6, 1), ("J", None)])

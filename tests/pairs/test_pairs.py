@@ -116,7 +116,7 @@ def no_stash(monkeypatch):
 
 def parts_of_ties_apart(monkeypatch):
     """With ZeRO, tied layers are each updated with the sum of their own gradient alone."""
-    monkeypatch.setattr(ties, "exchange_tied_parts", lambda *arguments: iter(()))
+    monkeypatch.setattr(ties, "exchange_tied_shards", lambda *arguments: iter(()))
 
 
 def statistics_of_one_copy(monkeypatch):
