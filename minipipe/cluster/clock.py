@@ -9,7 +9,10 @@ from typing import Any
 
 from ..checks import function, is_plain, real_number
 from .links import Link, Port
-from .mail import DeadlockError, Lane, Mail, Wait, check_all_received, deadlock_message, devices_of, shares_of
+from .mail import (
+    DeadlockError, Lane, Mail, Wait, check_all_received, deadlock_message, devices_of, not_a_request,
+    shares_of,
+)
 from .memory import Accounts
 from .record import TICKS, Record
 from .requests import Compute, Program, Receive, Send
@@ -259,7 +262,11 @@ class Cluster:
             try:
                 request = resume(answer)
             except StopIteration:
-                self._finish(lane, now)
+                self.record.finished[lane.number] = now
+                self._devices[lane.device].n_running -= 1
+                self._mail.count_received(lane, now)
+                if self._accounts is not None:
+                    self._accounts.check_limit(lane.device, now)
                 return
             kind = type(request)
             if kind is Compute:
@@ -277,16 +284,7 @@ class Cluster:
                     return
                 answer = None
             else:
-                raise TypeError(
-                    f"the program of device {lane.device} yielded {request!r}: yield Compute, Send or Receive"
-                )
-
-    def _finish(self, lane, now):
-        self.record.finished[lane.number] = now
-        self._devices[lane.device].n_running -= 1
-        self._mail.count_received(lane, now)
-        if self._accounts is not None:
-            self._accounts.check_limit(lane.device, now)
+                raise not_a_request(lane, request)
 
     def _start(self, lane, now):
         """Call the function of a Compute; the lane goes on when its ticks are over."""

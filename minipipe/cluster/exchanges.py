@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from .record import COMPUTE, MESSAGE_WIDTH, Idle, Message, Record, rows
+from .record import COMPUTE, MESSAGE_WIDTH, Record, rows
 
 if TYPE_CHECKING:
     from .trace import Trace
-    from .why import IdlePart
 
 
 # What the label of a message tells.
@@ -111,40 +109,8 @@ def exchanges_of(trace: Trace, record: Record) -> list[Exchange]:
     return sorted(exchanges, key=lambda exchange: (exchange.start, exchange.device))
 
 
-# How much of the time of exchanges passes while devices compute.
-
-def times_of_exchanges(trace: Trace, parts_of: dict[Idle, list[IdlePart]]) -> dict[str, dict[str, float]]:
-    """Return {axis: {"busy": ticks, "hidden": ticks, "exposed": ticks}}.
-
-    Args:
-        trace: the trace of a run.
-        parts_of: the `parts` of its `Explanation`, see `Explanation.exchanges`.
-    """
-    busy: dict = {}  # {(axis, device): [(start, end)]}
-    exposed: Any = Counter()  # {axis: ticks}
-    for each in trace.exchanges:
-        busy.setdefault((each.axis, each.device), []).append((each.start, each.end))
-    for label, *devices, sent, arrived, _, _, _, _ in trace.messages:
-        for device in devices if arrived is not None and call_of(label) is None else ():
-            busy.setdefault(("pp", device), []).append((sent, arrived))
-    for idle, parts in parts_of.items():
-        for start, end, _, blame in parts if idle.lane == COMPUTE else ():
-            axis = getattr(blame, "axis", None)
-            if type(blame) is Message and idle.device in (blame.source, blame.to):
-                axis = getattr(call_of(blame.label), "axis", "pp")
-            exposed[axis] += end - start
-    found: dict[str, dict[str, float]] = {}
-    for axis, device in sorted(busy, key=lambda place: [*AXES].index(place[0])):
-        of_axis = found.setdefault(axis, {"busy": 0, "hidden": 0, "exposed": exposed[axis]})
-        own = _merged(busy[axis, device])
-        work = [(span.start, span.end) for span in trace.spans_of(device, COMPUTE)]
-        of_axis["busy"] += sum(end - start for start, end in own)
-        of_axis["hidden"] += _in_common(own, work)
-    return found
-
-
-def _merged(periods):
-    """Return periods (start, end) in the order of time, overlapping ones merged."""
+def merged(periods):
+    """Return `periods` (start, end) in the order of time, overlapping ones merged."""
     found = []
     for start, end in sorted(periods):
         if found and start <= found[-1][1]:
@@ -154,8 +120,8 @@ def _merged(periods):
     return found
 
 
-def _in_common(periods, others):
-    """Return the ticks in common of two lists of periods (start, end).
+def in_common(periods, others):
+    """Return the ticks in common of `periods` and `others`, lists of (start, end).
 
     Each is in the order of time, and its periods do not overlap.
     """

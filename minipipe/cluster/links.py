@@ -10,7 +10,7 @@ from math import inf
 
 from typing import TYPE_CHECKING, Any
 
-from ..checks import items_of, real_number, shown, whole_number
+from ..checks import items_of, real_number, shown, whole_number, whole_numbers
 
 if TYPE_CHECKING:
     from .record import Record
@@ -86,13 +86,7 @@ class Port:
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, whole_number(name, getattr(self, name), 1))
         for name in ("sends", "receives"):
-            devices = getattr(self, name)
-            items = items_of(devices)
-            if items is None:
-                raise ValueError(
-                    f"{name}={shown(devices)} must be a list of devices, even of one: [{shown(devices)}]"
-                )
-            object.__setattr__(self, name, tuple(items))
+            object.__setattr__(self, name, whole_numbers(name, getattr(self, name), 0))
         if not (self.sends or self.receives):
             raise ValueError(f"{self} is of no device: name those that send or receive through it")
         if self.between is not None and self.within is not None and self.between % self.within == 0:

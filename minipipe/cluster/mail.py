@@ -195,9 +195,23 @@ def sent_twice(source: int, label: object, to: int) -> str:
     return f"device {source} sends {label} to device {to} twice: name each message once"
 
 
-def two_wait(device: int, label: object) -> str:
-    """Return the error text for two lanes of `device` that wait for `label`."""
-    return f"two lanes of device {device} wait for {label}: let one hand it on to the other"
+def start_to_wait(device: Device, lane: Lane, label: Any, source: int | str) -> None:
+    """Let `lane` of `device` wait for the message `label` of `source`, or of `ANY`."""
+    names = {name for _, name in device.waiting} if source is ANY else ()
+    if label in device.choosing or label in names or (source, label) in device.waiting:
+        words = f"two lanes of device {lane.device} wait for {label}"
+        raise ValueError(f"{words}: let one hand it on to the other")
+    lane.waits_for = label, source, False
+    if source is ANY:
+        device.choosing[label] = lane
+    else:
+        device.waiting[source, label] = lane
+
+
+def not_a_request(lane: Lane, request: object) -> TypeError:
+    """Return the error of the program of `lane`, which has yielded `request`."""
+    words = f"the program of device {lane.device} yielded {request!r}"
+    return TypeError(f"{words}: yield Compute, Send or Receive")
 
 
 def no_such_device(device: int, request: Send | Receive, devices: int) -> ValueError:
@@ -269,7 +283,9 @@ class Mail:
         """
         label, source = request.label, request.source
         if source is ANY:
-            self._wait_for_any(lane, label, now)
+            self.count_received(lane, now)
+            start_to_wait(self._devices[lane.device], lane, label, ANY)
+            self._agenda.choose(lane, now)  # at the end of this tick
             return None
         message = self._devices[lane.device].inbox.pop((source, label), None)
         if message is not None and message.is_held:
@@ -384,21 +400,10 @@ class Mail:
         source, label = request.source, request.label
         if source not in self._numbers:
             raise no_such_device(lane.device, request, len(self._devices))
-        device, key = self._devices[lane.device], (source, label)
-        if device.waiting.setdefault(key, lane) is not lane or label in device.choosing:
-            raise ValueError(two_wait(lane.device, label))
-        lane.waits_for = label, source, False
-        if message is not None:
-            device.inbox[key] = message
-
-    def _wait_for_any(self, lane, label, now):
-        """Let `lane` wait for `label` from any device; it chooses late in this tick."""
-        self.count_received(lane, now)
         device = self._devices[lane.device]
-        if label in {*device.choosing, *(name for _, name in device.waiting)}:
-            raise ValueError(two_wait(lane.device, label))
-        device.choosing[label], lane.waits_for = lane, (label, ANY, False)
-        self._agenda.choose(lane, now)
+        start_to_wait(device, lane, label, source)
+        if message is not None:
+            device.inbox[source, label] = message
 
     def _deliver(self, lane, row, answer, tick):
         """Let a waiting lane go on at `tick` with `answer`; `row` is the message's."""

@@ -122,23 +122,30 @@ def copy_for_receiver(value: Any) -> tuple[Any, int]:
     """Return (a copy of `value` that shares no array with it, its `sent_bytes`)."""
     if is_array(value):  # as most messages are
         return value.copy(), value.nbytes
-    return _copied(value), sent_bytes(value)
+    return mapped(_copied, value), sent_bytes(value)
 
 
-def _copied(value):
-    if type(value) is Bytes:
-        return Bytes(value.nbytes, value.itemsize)
-    if is_array(value):
-        return value.copy()
+def mapped(function: Callable, value: Any) -> Any:
+    """Return `value` with `function(leaf)` in place of each leaf of nested values."""
+    if value is None:
+        return None
     if isinstance(value, dict):
-        return {key: _copied(item) for key, item in value.items()}
+        return {key: mapped(function, item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return getattr(value, "_make", type(value))([_copied(item) for item in value])
+        return getattr(value, "_make", type(value))([mapped(function, item) for item in value])
+    return function(value)
+
+
+def _copied(leaf):
+    if type(leaf) is Bytes:
+        return Bytes(leaf.nbytes, leaf.itemsize)
+    if is_array(leaf):
+        return leaf.copy()
     try:
-        return copy.deepcopy(value)
+        return copy.deepcopy(leaf)
     except TypeError as error:
         raise ValueError(
-            f"{shown(value)} cannot be sent, because {error}: send arrays, numbers and texts, "
+            f"{shown(leaf)} cannot be sent, because {error}: send arrays, numbers and texts, "
             "or lists, tuples and dicts of them"
         ) from None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations  # a `Trace` may name itself
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from numbers import Integral
@@ -104,7 +105,7 @@ class Trace:
 
     @cached_property
     def queued(self) -> dict[Message, tuple[float, Message]]:
-        """{`Message`: (tick when its way was free, the message in front)}, if it queued."""
+        """{queued `Message`: (tick when its way was free, the message in front)}."""
         messages, table = self._message_at, rows(self._record.queued, 3)
         return {messages[index]: (tick, messages[other]) for index, tick, other in table}
 
@@ -190,11 +191,9 @@ class Trace:
         """
         if not isinstance(of, str) or of not in BUBBLES:
             raise ValueError(f"bubble of {of!r} is not defined: choose 'total', 'ideal', 'span' or 'worst'")
-        if not self._record.spans:
-            raise ValueError("nothing has been computed yet: tick or run the cluster first")
         busy, total = sum(self.busy_ticks()), self.n_devices * self.makespan
         if not busy:
-            raise ValueError("no device has computed for any time: there is nothing to compare a bubble with")
+            raise ValueError("no device has computed for any time: tick or run the cluster first")
         if of == "total":
             return (total - busy) / total
         if of == "ideal":
@@ -259,7 +258,7 @@ class Trace:
             raise ValueError(f"device={shown(device)} is not one of the trace: {known}")
 
     def memory(self, device: int) -> list[tuple[float, int]]:
-        """Return the memory curve of `device`, [(tick, bytes)], as in `ledger`."""
+        """Return the memory curve of `device`, [(tick, bytes)], see `ledger`."""
         return [(tick, sum(held.values())) for tick, held in self.ledger(device)]
 
     def peak_bytes(self, kinds: str | Sequence[str] | None = None) -> list[int]:
@@ -306,7 +305,7 @@ class Trace:
         return ax
 
     def save(self, path: str | PurePath, title: str | None = None) -> None:
-        """Write the timeline into a file, whole or not at all, by `minipipe.plots.save`.
+        """Write the timeline into a file, whole or not at all.
 
         Args:
             path: its ending says what to write: .png, .pdf, .svg and other pictures;
@@ -386,8 +385,9 @@ class Trace:
         return all(getattr(self, name) == getattr(other, name) for name in names)
 
 
-class Tick(int):
-    """A tick that has passed: 1 while there is more to do, else 0; it prints itself.
+@dataclass(frozen=True)
+class Tick:
+    """A tick that has passed. It is true while there is more to do; it prints itself.
 
     Args:
         cluster: the `Cluster` whose work in this tick is printed.
@@ -395,16 +395,15 @@ class Tick(int):
         is_more: whether there is more to do.
     """
 
+    cluster: Any
     now: float
-    _cluster: Any
+    is_more: bool
 
-    def __new__(cls, cluster: Any, now: float, is_more: bool) -> Tick:
-        tick = super().__new__(cls, is_more)
-        tick._cluster, tick.now = cluster, now
-        return tick
+    def __bool__(self):
+        return self.is_more
 
     def __repr__(self):
-        trace, words = self._cluster.trace, []
+        trace, words = self.cluster.trace, []
         for device, lane in trace.lanes:
             spans = trace.spans_of(device, lane)
             labels = [str(span.label) for span in spans if span.start < self.now and span.end > self.now - 1]

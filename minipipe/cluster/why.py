@@ -42,7 +42,7 @@ from itertools import chain, groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from .exchanges import AXES, Exchange, call_of, times_of_exchanges
+from .exchanges import AXES, Exchange, call_of, in_common, merged
 from .record import COMPUTE, TICKS, Idle, Message, Span, duration, in_a_sentence, lane_name, ticks, way_of
 
 if TYPE_CHECKING:
@@ -192,7 +192,28 @@ class Explanation:
         - exposed: the part of busy in which the device waits for the exchange. In the
           rest it waits for something else.
         """
-        return times_of_exchanges(self.trace, self.parts)
+        trace = self.trace
+        busy: dict[tuple[str, int], list] = defaultdict(list)  # {(axis, device): [(start, end)]}
+        exposed: dict[str | None, float] = defaultdict(int)
+        for each in trace.exchanges:
+            busy[each.axis, each.device].append((each.start, each.end))
+        for label, *devices, sent, arrived, _, _, _, _ in trace.messages:
+            for device in devices if arrived is not None and call_of(label) is None else ():
+                busy["pp", device].append((sent, arrived))
+        for idle, parts in self.parts.items():
+            for start, end, _, blame in parts if idle.lane == COMPUTE else ():
+                axis = getattr(blame, "axis", None)
+                if type(blame) is Message and idle.device in (blame.source, blame.to):
+                    axis = getattr(call_of(blame.label), "axis", "pp")
+                exposed[axis] += end - start
+        found: dict[str, dict[str, float]] = {}
+        for axis, device in sorted(busy, key=lambda place: [*AXES].index(place[0])):
+            of_axis = found.setdefault(axis, {"busy": 0, "hidden": 0, "exposed": exposed[axis]})
+            periods = merged(busy[axis, device])
+            work = [(span.start, span.end) for span in trace.spans_of(device, COMPUTE)]
+            of_axis["busy"] += sum(end - start for start, end in periods)
+            of_axis["hidden"] += in_common(periods, work)
+        return found
 
     def blamed(self, idle: Idle) -> list[Span | Message | Exchange]:
         """Return all that is to blame for `idle`, in the order of time."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..checks import real_number, shown, whole_number, whole_numbers
 from ..cluster import Bytes, Compute, Label, Receive, Send, sent_bytes
+from ..cluster.memory import mapped
 
 Program = Generator[Any, Any, Any]  # yields `Compute`, `Send` and `Receive`, and returns a result
 
@@ -32,7 +33,7 @@ def flattened(value: Any) -> list:
             leaf = array_of_numbers(leaf).reshape(-1)
         vectors.append(leaf)
 
-    _mapped(append_vector, value)
+    mapped(append_vector, value)
     return vectors
 
 
@@ -52,7 +53,7 @@ def unflattened(vectors: Iterable, like: Any) -> Any:
             return vector.item()
         return vector.reshape(leaf.shape) if leaf.shape else vector.reshape(())[()]
 
-    return _mapped(shaped, like)
+    return mapped(shaped, like)
 
 
 def cut_into_chunks(vectors: list, n: int) -> list[list]:
@@ -123,18 +124,6 @@ def _in_a_row(parts):
     import numpy as np  # here, as above
 
     return np.concatenate(parts)
-
-
-def _mapped(function, value):
-    """Return `value` with `function(leaf)` in place of each array and number."""
-    if value is None:
-        return None
-    if isinstance(value, dict):
-        return {key: _mapped(function, item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        make = getattr(value, "_make", type(value))
-        return make([_mapped(function, item) for item in value])
-    return function(value)
 
 
 # All ranks send at the same time: each to all others, or to the next in a ring.

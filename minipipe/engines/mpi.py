@@ -13,7 +13,9 @@ from typing import Any
 
 from ..checks import listed
 from ..cluster import ANY, SECONDS, Compute, Receive, Send, Trace, copy_for_receiver, sent_bytes
-from ..cluster.mail import check_all_received, devices_of, no_such_device, sent_twice, shares_of, two_wait
+from ..cluster.mail import (
+    check_all_received, devices_of, no_such_device, not_a_request, sent_twice, shares_of, start_to_wait,
+)
 from ..cluster.record import SENT, Record, rows
 from .threads import OVERHEAD, keep_memory, out_of_patience, patience
 from .world import Pause, World, world
@@ -158,8 +160,7 @@ class Mpi:
             if type(request) is Send:
                 self._send(lane, request)
             elif type(request) is not Receive:
-                words = f"the program of device {lane.device} yielded {request!r}"
-                raise TypeError(f"{words}: yield Compute, Send or Receive")
+                raise not_a_request(lane, request)
             elif not self._receive(lane, request):
                 return False
 
@@ -196,13 +197,7 @@ class Mpi:
         if key in device.inbox:
             self._hand_over(lane, key, source is ANY, lane.since)
             return True
-        if label in {*device.choosing, *(name for _, name in device.waiting)}:
-            raise ValueError(two_wait(self.rank, label))
-        lane.waits_for = request.label, source, False
-        if source is ANY:
-            device.choosing[label] = lane
-        else:
-            device.waiting[key] = lane
+        start_to_wait(device, lane, label, source)
         return False
 
     def _take_messages(self):

@@ -23,7 +23,7 @@ from ..checks import real_number, whole_number
 from ..cluster import ANY, Compute, DeadlockError, Label, Link, Receive, Send, Trace, copy_for_receiver
 from ..cluster.mail import (
     Lane, UnreceivedError, Wait, check_all_received, deadlock_message, devices_of, no_such_device,
-    sent_twice, shares_of, two_wait,
+    not_a_request, sent_twice, shares_of, start_to_wait,
 )
 from ..cluster.record import ARRIVED, SECONDS, Record
 from ..state import uninterrupted
@@ -246,8 +246,7 @@ class Threads:
                     self._finish(lane)
                     return
                 if type(request) not in serve:
-                    words = f"the program of device {lane.device} yielded {request!r}"
-                    raise TypeError(f"{words}: yield Compute, Send or Receive")
+                    raise not_a_request(lane, request)
                 answer = serve[type(request)](lane, request)
         except BaseException as error:
             self._stop(error)
@@ -293,13 +292,8 @@ class Threads:
             self._check_running()
             found, now = _take_message(device, source, label), since
             if found is None:
-                if label in {*device.choosing, *(name for _, name in device.waiting)}:
-                    raise ValueError(two_wait(lane.device, label))
-                if source is ANY:
-                    device.choosing[label] = lane
-                else:
-                    device.waiting[source, label] = lane
-                self._wait(lane, label, source)
+                start_to_wait(device, lane, label, source)
+                self._wait(lane)
                 found = _take_message(device, source, label)
             row, answer = found
             if self._record.messages[row + ARRIVED] > since:  # it has waited, for the message or the lock
@@ -314,9 +308,8 @@ class Threads:
             self._record.finished[lane.number] = lane.since
             self._check_not_all_wait()
 
-    def _wait(self, lane, label, source):
-        """Wait for message `label` from `source`, or until the run stops."""
-        lane.waits_for = label, source, False
+    def _wait(self, lane):
+        """Wait until another lane wakes this one, or the run stops."""
         self._check_not_all_wait()
         moves = self._changed[lane.number].wait_for(
             lambda: lane.waits_for is None or self.failure is not None, self._patience

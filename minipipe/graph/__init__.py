@@ -6,8 +6,6 @@ graph of calls of plain functions, and runs it.
 """
 
 from .recording import Graph, Later
-from .tasks import Listed, LowerBounds, Task, list_schedule, schedule_of, training_tasks
+from .tasks import Listed, Task, list_schedule, schedule_of, training_tasks
 
-__all__ = [
-    "Graph", "Later", "Listed", "LowerBounds", "Task", "list_schedule", "schedule_of", "training_tasks",
-]
+__all__ = ["Graph", "Later", "Listed", "Task", "list_schedule", "schedule_of", "training_tasks"]

@@ -31,26 +31,6 @@ class Task(NamedTuple):
     kind: str = ""
 
 
-class LowerBounds(NamedTuple):
-    """Three lower bounds of the makespan, in ticks, for every order of the tasks.
-
-    Args:
-        critical_path: the longest chain of tasks that must follow each other.
-        work: the work of all devices, divided evenly among them.
-        busiest: the largest, over the lanes, of the lane's work plus the shortest path
-            from the start to its tasks and from its tasks to the end.
-    """
-
-    critical_path: float
-    work: float
-    busiest: float
-
-    @property
-    def best(self) -> float:
-        """The largest of the three."""
-        return max(self)
-
-
 class TaskGraph:
     """Checked tasks with their order, successors and ranks.
 
@@ -98,8 +78,14 @@ class TaskGraph:
             longest = max((self.ranks[after] for after in self.successors[number]), default=0)
             self.ranks[number] = self.tasks[number].ticks + longest
 
-    def bounds(self) -> LowerBounds:
-        """Return the `LowerBounds` of every order."""
+    def lower_bound(self) -> float:
+        """Return a lower bound of the makespan, in ticks, for every order of the tasks.
+
+        It is the largest of the longest chain of tasks that must follow each other; the
+        work of all devices, divided evenly among them; and, over the lanes, the lane's
+        work plus the shortest path from the start to its tasks and from these to the
+        end.
+        """
         ticks, ranks = [task.ticks for task in self.tasks], self.ranks
         of_lanes: dict = {}
         heads = [0] * len(ticks)  # for each task, the longest path to its start
@@ -107,15 +93,15 @@ class TaskGraph:
             heads[number] = max((heads[n] + ticks[n] for n in self.tasks[number].after), default=0)
         for number, lane in enumerate(self.lanes):
             of_lanes.setdefault(lane, []).append(number)
-        computed, busiest = 0, 0
+        computed, bound = 0, max(ranks, default=0)
         for lane, numbers in of_lanes.items():
             work = sum(ticks[n] for n in numbers)
             if lane is None or lane[1] == COMPUTE:
                 computed += work
             if lane is not None:
                 tail = min(ranks[n] - ticks[n] for n in numbers)
-                busiest = max(busiest, min(heads[n] for n in numbers) + work + tail)
-        return LowerBounds(max(ranks, default=0), computed / self.n_devices, busiest)
+                bound = max(bound, min(heads[n] for n in numbers) + work + tail)
+        return max(bound, computed / self.n_devices)
 
 
 def _lane_of(task):
@@ -139,13 +125,13 @@ class Listed(NamedTuple):
         tasks: the list of `Task`s.
         orders: {(device, lane): the numbers of its tasks, in order}.
         makespan: the tick at which all tasks are done.
-        bounds: the `LowerBounds` of the makespan.
+        bound: a lower bound of the makespan, see `TaskGraph.lower_bound`.
     """
 
     tasks: list
     orders: dict
     makespan: float
-    bounds: LowerBounds
+    bound: float
 
     def run(self) -> Trace:
         """Simulate these orders; return the `Trace`, without calling functions.
@@ -201,7 +187,7 @@ def list_schedule(
                 orders[lane].append(number)
                 running[lane] = now + graph.tasks[number].ticks, number
         if not running:
-            return Listed(graph.tasks, orders, now, graph.bounds())
+            return Listed(graph.tasks, orders, now, graph.lower_bound())
         now = min(end for end, _ in running.values())
         # finish all tasks that end now before any lane chooses its next task
         for lane, number in [(lane, number) for lane, (end, number) in running.items() if end == now]:

@@ -195,7 +195,7 @@ EXCEPTIONS = {
 RECORDS = {
     "Cell", "Compared", "Computed", "Confirmed", "Counted", "Dataset", "Estimate", "Exchange",
     "Explanation", "Fault", "First", "Found", "Gradient", "Idle", "IdlePart", "Later",
-    "Listed", "LowerBounds", "Message", "Neighbour", "Pair", "Plan", "Round", "Span",
+    "Listed", "Message", "Neighbour", "Pair", "Plan", "Round", "Span",
     "Standing", "Step", "Stop", "Text", "Times", "Trace", "Update",
 }
 

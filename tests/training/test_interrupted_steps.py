@@ -594,7 +594,7 @@ class Life(RuleBasedStateMachine):
             return
         batch, has_updates = self.batch(seed), self.net.has_updates
         self.net.start(*batch, self.its if has_updates else None)
-        if sum(self.net.tick() for _ in range(n_ticks)) == n_ticks:
+        if sum(bool(self.net.tick()) for _ in range(n_ticks)) == n_ticks:
             return
         if has_updates:  # it has come to its end
             self.alone[0].train([batch], self.alone[1])
