@@ -22,11 +22,13 @@ from .trace import Tick, Trace
 # What is due, tick by tick.
 
 class Due:
-    """All that happens in one tick. Lanes are given by their numbers. The order is:
+    """All that happens in the tick number `tick`. Lanes are given by their numbers.
+
+    The order is:
 
     1. Programs that have finished a Compute or a wait go on, up to their next one.
-    2. A Compute starts. Until then no program can go on, so that `tick` can stop
-       between ends and starts.
+    2. A Compute starts. Until then no program can go on, so that `Cluster.tick` can
+       stop between ends and starts.
     3. Messages enter ports. Only now is it known which of them wait, so a tie is
        decided among all of them.
     4. Lanes that wait for any device choose. A message that went through a port without
@@ -34,25 +36,16 @@ class Due:
 
     After each step the order begins anew, since work of no ticks ends in the same tick.
     Of several lanes, the one with the lowest number comes first.
-
-    Args:
-        tick: the number of the tick.
-
-    Attributes:
-        resuming: a heap of the lanes whose programs go on.
-        starting: a heap of the lanes that start a Compute.
-        ports: the tick, if messages enter the links and ports that are free; else None.
-        choosing: {lane that waits for any device: the tick at which it chooses}.
     """
 
     __slots__ = ("choosing", "ports", "resuming", "starting", "tick")
 
     def __init__(self, tick: float):
         self.tick = tick
-        self.resuming: list[int] = []
-        self.starting: list[int] = []
-        self.ports: float | None = None
-        self.choosing: dict[int, float] = {}
+        self.resuming: list[int] = []  # a heap of the lanes whose programs go on
+        self.starting: list[int] = []  # a heap of the lanes that start a Compute
+        self.ports: float | None = None  # the tick, if messages enter the ports that are free then
+        self.choosing: dict[int, float] = {}  # {lane that waits for any device: the tick at which it chooses}
 
     @property
     def is_over(self) -> bool:

@@ -185,35 +185,21 @@ def checked_ports(ports: Port | Sequence[Port], devices: int) -> list[Port]:
 
 @dataclass(slots=True, eq=False)
 class MessageInFlight:
-    """A message that has been sent and not received.
-
-    Args:
-        label, source, to, value, n_bytes: as for `Send`, with the device that sends.
-        row: the index of its row in the record.
-        arrival: the tick; None while it is unknown.
-        sender: the lane that sent it, while that waits until the message is asked for,
-            or has arrived; else None.
-        is_held: whether it waits until its receiver asks for it.
-    """
+    """A message that has been sent and not received."""
 
     label: Any
     source: int
     to: int
     value: Any
     n_bytes: float
-    row: int
-    arrival: Any
-    sender: Any = None
-    is_held: bool = False
+    row: int  # the index of its row in the record
+    arrival: Any  # the tick; None while it is unknown
+    sender: Any = None  # the lane that waits until the message is asked for, or has arrived
+    is_held: bool = False  # whether it waits until its receiver asks for it
 
 
 class Carrier:
     """The links and ports of a cluster, and the messages that wait for them.
-
-    Args:
-        link, ports: as for `Cluster`.
-        devices: the number of devices.
-        record: the `Record` to which queues are written.
 
     A message that passes no port gets its arrival as soon as it leaves: each link
     serves in order, and the tick when it is free is known. A message that passes a port

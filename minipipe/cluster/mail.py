@@ -20,40 +20,17 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Device:
-    """One device.
-
-    Attributes:
-        lanes: its `Lane`s.
-        inbox: {(source, label): a message that was not received yet}.
-        waiting: {(source, label): the lane that waits for this message}.
-        choosing: {label: the lane that waits for such a message from any device}.
-        n_running: how many of its programs have not finished.
-    """
+    """A device: its programs, and its messages."""
 
     lanes: list[Lane] = field(default_factory=list)
-    inbox: dict[tuple, MessageInFlight] = field(default_factory=dict)
-    waiting: dict[tuple, Lane] = field(default_factory=dict)
-    choosing: dict[object, Lane] = field(default_factory=dict)
-    n_running: int = 0
+    inbox: dict[tuple, MessageInFlight] = field(default_factory=dict)  # {(source, label): not yet received}
+    waiting: dict[tuple, Lane] = field(default_factory=dict)  # {(source, label): the lane that waits for it}
+    choosing: dict[object, Lane] = field(default_factory=dict)  # {label: the lane that waits for any device}
+    n_running: int = 0  # programs that have not finished
 
 
 class Lane:
-    """One program of a device, and its state.
-
-    Args:
-        number: its place among the lanes of all devices.
-        device: the number of its device.
-        name: such as "compute".
-        program: a generator; `resume(answer)` runs it up to its next request.
-
-    Attributes:
-        answer: what the program is resumed with.
-        starts: the Compute that it starts in this tick.
-        waits_for: (label, other device, whether that device must ask for it first) of
-            the message that it waits for, while the arrival is unknown.
-        since: the tick at which it reached the Compute, or began to wait.
-        work: the arguments of its Compute, and its result.
-    """
+    """One program of a device, and its state. number: its place among all lanes."""
 
     __slots__ = (
         "answer", "device", "name", "number", "program", "resume", "since", "starts", "waits_for", "work",
@@ -62,11 +39,12 @@ class Lane:
     def __init__(self, number: int, device: int, name: str, program: Program):
         self.number, self.device, self.name = number, device, name
         self.program, self.resume = program, program.send
-        self.answer: Any = None
-        self.starts: Any = None
+        self.answer: Any = None  # what `resume` passes to the program
+        self.starts: Any = None  # the Compute that it starts in this tick
+        # (label, other device, whether that must ask first) of the message whose arrival is unknown
         self.waits_for: tuple[Any, int | str, bool] | None = None
-        self.work: Any = None
-        self.since: float = 0
+        self.work: Any = None  # the arguments of its Compute, and its result
+        self.since: float = 0  # the tick at which it reached the Compute, or began to wait
 
 
 def devices_of(programs: Sequence[Program | dict[str, Program]]) -> tuple[list[Device], list[Lane]]:
@@ -226,16 +204,7 @@ def no_such_device(device: int, request: Send | Receive, devices: int) -> ValueE
 # The messages.
 
 class Mail:
-    """The messages of a cluster.
-
-    Args:
-        link, ports: as for `Cluster`.
-        devices: the `Device`s; each has its inbox, and its lanes that wait for a
-            message.
-        agenda: the `Agenda`, to which the lanes are added that will go on.
-        record: the `Record` that each message is written to.
-        accounts: the `Accounts` that count bytes, or None.
-    """
+    """The messages of a cluster: from a `Send` over a link to a `Receive`."""
 
     def __init__(
         self, link: Link | dict, ports: Port | Sequence[Port], devices: list[Device], agenda: Agenda,

@@ -164,13 +164,6 @@ class Accounts:
 
     Each count looks at all arrays that the device holds, so a run that counts takes
     time in proportion to the square of the micro-batches that it keeps.
-
-    Args:
-        holdings: for each device a function that returns {kind: nested lists of
-            arrays}, or the bytes themselves as `Counted`.
-        limit: bytes per device, or None.
-        devices: the `Device`s.
-        record: the `Record` that the bytes are written to.
     """
 
     def __init__(

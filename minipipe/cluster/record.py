@@ -242,12 +242,6 @@ class Idle(NamedTuple):
     source: int | None = None
     lane: str = COMPUTE
 
-    def __str__(self):
-        words = f"{lane_name(self.device, self.lane)} idle from {self.start} to {self.end}: {self.reason}"
-        if self.source is None:
-            return words
-        return f"{words}, waiting for {self.message} {way_of(self)}"
-
 
 def way_of(idle: Any, names: Sequence[str] = ()) -> str:
     """Return what the awaited message must do, such as 'to arrive at device 1'.

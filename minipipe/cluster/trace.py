@@ -218,21 +218,17 @@ class Trace:
         A kind without bytes is left out. `ValueError` for a run that has not counted
         bytes: a network counts them with count_bytes=True, or with a limit.
         """
-        self._check_counted()
-        self._check_device(device)
-        return self._ledgers[device]
-
-    def _check_counted(self):
-        """Raise `ValueError` if the run has not counted what devices hold."""
         if not self._record.memory:
             raise ValueError(
                 "this run has not counted the bytes that devices hold: make the network with "
                 "count_bytes=True, or a Cluster with holdings"
             )
+        self._check_device(device)
+        return self._ledgers[device]
 
     @cached_property
     def _ledgers(self):
-        """For each device, its ledger; without entries if bytes were not counted."""
+        """For each device, its ledger; of messages alone, if bytes were not counted."""
         # for each device (tick, {kind: bytes} that it then holds, or None, added bytes of messages)
         changes: list[list[tuple]] = [[] for _ in range(self.n_devices)]
         for owner, tick, held in rows(self._record.memory, 3):
@@ -271,7 +267,7 @@ class Trace:
                 "weight versions", "gradients", "stashed inputs", "caches", "work" and
                 "messages", or other kinds that programs hold.
         """
-        self._check_counted()
+        ledgers = [self.ledger(device) for device in range(self.n_devices)]
         if kinds is not None:
             kinds = [kinds] if isinstance(kinds, str) else listed("kinds", kinds)
             known = {"work", "messages"}.union(*(held for _, _, held in rows(self._record.memory, 3)))
@@ -283,7 +279,7 @@ class Trace:
         def total(held):
             return sum(n_bytes for kind, n_bytes in held.items() if kinds is None or kind in kinds)
 
-        return [max(total(held) for _, held in self.ledger(device)) for device in range(self.n_devices)]
+        return [max(total(held) for _, held in ledger) for ledger in ledgers]
 
     def plot(
         self, ax: Any = None, *, title: str | None = None, legend: bool = True, arrows: bool = False,

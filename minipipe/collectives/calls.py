@@ -49,14 +49,13 @@ def all_reduce_sum(group: Group, total: Any, algorithm: str = OWNERS) -> Program
         group: the `Group` of this rank.
         total: a `TreeSum` or a `RunningSum` with the terms of this rank. If no rank has
             terms, the result is None.
-        algorithm: as for `all_reduce`. With "owners", each rank sends its partial sums
-            to the owners of the chunks; a `TreeSum` then has the bits of one rank that
-            adds all terms. With the others, each rank first adds its own partial sums,
-            from left to right.
+        algorithm: as for `all_reduce`. With "owners", a `TreeSum` has the bits of one
+            rank that adds all terms. With the others, each rank first adds its own
+            partial sums, from left to right.
 
-    With "owners", a rank with an aligned run of 2^j terms of a tree has one partial
-    sum, and sends as many bytes as in a ring. A rank with p partial sums, at most 2
-    log2 n, sends p times as many bytes to the owners.
+    With "owners", a rank with p partial sums, at most 2 log2 n, sends them all to the
+    owners of the chunks. An aligned run of 2^j terms of a tree is one partial sum, and
+    costs as many bytes as a ring.
     """
     total, _ = yield from all_reduce_sum_and_gather(group, total, None, algorithm)
     return total

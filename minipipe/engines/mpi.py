@@ -275,17 +275,12 @@ class RankRecord(Record):
 
     Args:
         lanes, shares: as for `Record`, of all devices.
-
-    Attributes:
-        taken: rows of sender, row of the message in the sender's record, arrived,
-            received, lane.
-        waited: rows of lane, start, end, sender, row of the message as in `taken`.
     """
 
     def __init__(self, lanes: list[tuple[int, str]], shares: list[int]) -> None:
         super().__init__(lanes, shares, SECONDS)
-        self.taken: list = []
-        self.waited: list = []
+        self.taken: list = []  # rows of sender, row in the sender's record, arrived, received, lane
+        self.waited: list = []  # rows of lane, start, end, sender, row in the sender's record
 
 
 def merged(parts: list[tuple[str, float, RankRecord]]) -> Record:

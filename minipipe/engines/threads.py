@@ -146,7 +146,7 @@ CHECK_INTERVAL = 0.05  # seconds after which the main thread looks whether a lan
 
 
 class Threads:
-    """Run the programs of several devices at once, each lane in a thread of its own.
+    """Run the programs of several devices at once, each lane in a thread.
 
     Args:
         programs: as for `Cluster`. Their results have the same bits as there.
@@ -161,11 +161,11 @@ class Threads:
     other threads run while it works on large arrays, but the Python code of two threads
     takes turns. Links, ports and byte counts exist only in the simulation.
 
-    An exception in one program stops all programs, and `run` raises it. If all programs
-    wait, `DeadlockError` names the messages that they wait for. If a program waits too
-    long for another that still computes, `TimeoutError` names both; the limit is the
-    environment variable `MINIPIPE_PATIENCE` in seconds, or 600. The computation then
-    continues in its thread, but nothing reads its result.
+    An exception in one program stops all programs, and `run` raises it. If all wait,
+    `DeadlockError` names the messages that they wait for. If a program waits longer
+    than `MINIPIPE_PATIENCE` seconds, by default 600, for another that still computes,
+    `TimeoutError` names both. The computation then continues in its thread, but nothing
+    reads its result.
 
     >>> def left():
     ...     yield Send("news", "hello", to=1)

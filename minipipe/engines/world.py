@@ -93,12 +93,25 @@ class World:
         Args:
             value: this rank's value, anything that can be pickled.
             what: the name of the call, which errors show.
+
+        Raises:
+            RuntimeError: if the ranks make different calls.
         """
         mine = pickle.dumps(value)
-        heads = self._heads(mine, what)
-        sizes = [size for _, size, _ in heads]
+        head = struct.pack(HEAD, zlib.crc32(what.encode()), len(mine), mine)
+        received = bytearray(self.size * len(head))
+        self.wait(self.comm.Iallgather(head, received), what, all_take_part=False)
+        calls, sizes, small = zip(*struct.iter_unpack(HEAD, received), strict=True)
+        if len(set(calls)) > 1:
+            names: dict[str, list[str]] = {}
+            for rank, name in enumerate(self.gathered(what, "the comparison of calls")):
+                names.setdefault(name, []).append(str(rank))
+            told = "; ".join(f"rank {' and '.join(ranks)}: {name}" for name, ranks in names.items())
+            raise RuntimeError(
+                f"ranks make different calls. {told}. All ranks must make the same calls in the same order"
+            )
         if max(sizes) <= SMALL:
-            return [pickle.loads(small) for _, _, small in heads]  # pickle ignores the padding at the end
+            return [pickle.loads(each) for each in small]  # pickle ignores the padding at the end
         everything, begins = np.empty(sum(sizes), np.uint8), [0, *accumulate(sizes[:-1])]
         self.wait(self.comm.Iallgatherv(mine, [everything, (sizes, begins), self.MPI.BYTE]), what)
         return [pickle.loads(everything[at:at + n].data) for at, n in zip(begins, sizes, strict=True)]
@@ -115,35 +128,8 @@ class World:
             root: the sender.
             what: as for `gathered`.
         """
-        mine = pickle.dumps(value) if self.rank == root else b""
-        _, size, received = self._heads(mine, what)[root]
-        if size > SMALL:
-            received = bytearray(mine or size)
-            self.wait(self.comm.Ibcast(received, root), what)
-        return value if self.rank == root else pickle.loads(received)
-
-    def _heads(self, mine, what):
-        """Exchange the heads of all ranks' values, see `HEAD`; return them.
-
-        Raise `RuntimeError` if the ranks make different calls.
-
-        Args:
-            mine: the bytes of this rank's value.
-            what: as for `gathered`.
-        """
-        head = struct.pack(HEAD, zlib.crc32(what.encode()), len(mine), mine)
-        received = bytearray(self.size * len(head))
-        self.wait(self.comm.Iallgather(head, received), what, all_take_part=False)
-        heads = list(struct.iter_unpack(HEAD, received))
-        if len({call for call, _, _ in heads}) > 1:
-            calls = {}
-            for rank, call in enumerate(self.gathered(what, "the comparison of calls")):
-                calls.setdefault(call, []).append(str(rank))
-            told = "; ".join(f"rank {' and '.join(ranks)}: {call}" for call, ranks in calls.items())
-            raise RuntimeError(
-                f"ranks make different calls. {told}. All ranks must make the same calls in the same order"
-            )
-        return heads
+        found = self.gathered(value if self.rank == root else None, what)
+        return value if self.rank == root else found[root]
 
     def check_equal(self, things: dict[str, Any], what: str) -> None:
         """Raise `ValueError` unless things are equal on all ranks.
@@ -225,7 +211,7 @@ class World:
         self.end(error, f"minipipe: an error of rank {source} ends the job\n{report}")
 
     def end(self, error: BaseException, message: str) -> None:
-        """End all processes of the job because of `error`; one of them prints `message`.
+        """End all processes of the job because of `error`; one prints `message`.
 
         Of several ranks with an error, the lowest prints. A rank that has received the
         error from another rank lets that rank print, if it ends the job, too.

@@ -38,12 +38,6 @@ class TaskGraph:
         tasks: a list of `Task`s.
         devices: the number of devices for tasks without a lane; left out, the number of
             devices that lanes name, at least 1.
-
-    Attributes:
-        lanes: for each task (device, lane), or None.
-        order: the numbers of the tasks in a topological order.
-        successors: for each task, the tasks that wait for it.
-        ranks: for each task, the longest path from its start to the end of all tasks.
     """
 
     def __init__(self, tasks: Sequence[Task], devices: int | None = None) -> None:
@@ -73,18 +67,17 @@ class TaskGraph:
             raise ValueError(
                 f"tasks wait for each other in a circle: {names}: take one of these out of `after`"
             ) from None
-        self.ranks = [0] * n
+        self.ranks = [0] * n  # for each task, the longest path from its start to the end of all tasks
         for number in reversed(self.order):
             longest = max((self.ranks[after] for after in self.successors[number]), default=0)
             self.ranks[number] = self.tasks[number].ticks + longest
 
     def lower_bound(self) -> float:
-        """Return a lower bound of the makespan, in ticks, for every order of the tasks.
+        """Return a lower bound of the makespan for every order of the tasks.
 
-        It is the largest of the longest chain of tasks that must follow each other; the
-        work of all devices, divided evenly among them; and, over the lanes, the lane's
-        work plus the shortest path from the start to its tasks and from these to the
-        end.
+        It is the largest of the longest chain of tasks; the work of all devices,
+        divided evenly; and each lane's work plus the shortest path from the start to
+        its tasks and from these to the end.
         """
         ticks, ranks = [task.ticks for task in self.tasks], self.ranks
         of_lanes: dict = {}
@@ -204,7 +197,7 @@ def programs_of(
     tasks: Sequence[Task], orders: Mapping[tuple[int, str], Sequence[int]],
     functions: Sequence[Callable] | None = None,
 ) -> list[dict]:
-    """Return, for each device, {name of a lane: program}, which runs its tasks in the given order.
+    """Return, for each device, {name of a lane: program} that runs its tasks in order.
 
     A lane waits for a task of another lane by receiving a message without bytes.
 

@@ -140,7 +140,9 @@ def test_a_send_that_blocks_is_the_fault_of_its_link():
     trace = mp.simulate(build("gpipe", 2, 2), link=Link(latency=3, blocking=True))
     first = trace.messages[0]
     (waits,) = [idle for idle in trace.idle if idle[:3] == (0, 1, 4)]
-    assert str(waits) == "device 0 idle from 1 to 4: send, waiting for 0F0 to arrive at device 1"
+    assert trace.explain().describe(waits) == (
+        "device 0 waits 3 ticks, from 1 to 4, for 0F0 to arrive at device 1: link 3 (0 -> 1: 0F0)"
+    )
     assert trace.explain().parts[waits] == [IdlePart(1, 4, "link", first)]
 
 
