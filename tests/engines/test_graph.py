@@ -186,19 +186,6 @@ def test_a_task_waits_for_just_those_that_share_a_byte_with_it(accesses):
     ]
 
 
-def test_tasks_wait_for_reads_after_writes_and_the_reverse():
-    graph, A, B = Graph(), np.zeros(2), np.zeros(2)
-    graph.call(np.add, A, 1, out=B)          # 0
-    graph.call(np.add, B, 1)                 # 1 reads what 0 wrote
-    graph.call(np.add, A, 2, out=A)          # 2 writes what 0 read
-    graph.call(np.copyto, B, A, writes=[B])  # 3 writes what 0 wrote and 1 read, reads what 2 wrote
-    assert [task.after for task in graph.tasks] == [(), (0,), (0,), (0, 1, 2)]
-    columns = np.zeros((2, 2))
-    for column in (0, 1):                    # their bounds overlap, and they share no byte
-        graph.call(np.add, columns[:, column], 1, out=columns[:, column])
-    assert [task.after for task in graph.tasks[4:]] == [(), ()]
-
-
 def test_calls_on_a_layer_and_on_its_arrays_wait_in_turn():
     """Its methods follow each other, and an update of its W waits for them."""
     layer, X = mp.Linear(2, 2, W=np.eye(2), b=np.zeros((2, 1))), np.ones((2, 3))

@@ -61,10 +61,10 @@ def test_all_views_show_an_exchange_from_first_send_to_last_arrival(name):
     assert {(each.label.kind, each.lane, each.axis) for each in trace.exchanges} == kinds
     calls = {}  # (device, lane, group, number of its call) -> its messages from and to there
     for each in trace.messages:
-        call = re.match(r"(\D+\d+): (?:(\d+) of \d+: )?(\D+?) (\d+)", str(each.label))
+        call = re.match(r"(\D+\d+): (\D+?) (\d+)", str(each.label))
         for end in ((each.source, each.lane), (each.to, each.to_lane)) if call else ():
-            number = int(call[2] or call[4])
-            if call[3] == "values" and end[1] == COMMUNICATION:
+            number = int(call[3])
+            if call[2] == "values" and end[1] == COMMUNICATION:
                 number += 1  # the sum follows, and is one exchange with it
             calls.setdefault((*end, call[1], number), []).append(each)
     expected = []
