@@ -2,7 +2,7 @@
 
     python3 figures/draw.py                     all that take seconds, into this folder
     python3 figures/draw.py zoo cut             these two alone
-    python3 figures/draw.py tables              print GPipe's and Zero Bubble's tables beside ours
+    python3 figures/draw.py tables              print published tables with our cells
     python3 figures/draw.py --folder FOLDER     into another folder
 """
 
@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 
 
 def main(arguments=None):
-    """Write each picture that was asked for as a PNG file, a film as a GIF; print a table."""
+    """Write each picture in `arguments` as a PNG, a film as a GIF; print a table."""
     known = FIGURES | ASKED_FOR
     parser = argparse.ArgumentParser(
         description="Draw the pictures of this folder from runs of the package.",

@@ -1,8 +1,7 @@
 """The functions that draw the pictures, and one that writes tables.
 
-`FIGURES` names each one, and the function that draws it as a matplotlib `Figure`. What is in `ASKED_FOR`
-takes longer, and is done only if its name is given: {name: function that returns a `Figure`, a text to
-print, or a `Trace` for a film}.
+`FIGURES` is {name: a function that returns a matplotlib `Figure`, a text to print, or a
+`Trace` for a film}; so is `ASKED_FOR`, whose functions take longer.
 """
 
 from .batch_sizes import error_against_batch_size, steps_against_batch_size

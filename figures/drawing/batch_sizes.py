@@ -34,8 +34,7 @@ def errors_of(layers, data, recipe, sizes, variants, n_seeds):
 
     layers, data, recipe: as for `train`.
     sizes: samples in a mini-batch, one or more.
-    variants: names in `VARIANTS`. Those that have one rate for a size, as all have for the reference, are
-        trained once.
+    variants: names in `VARIANTS`; those with one rate for a size share a training.
     n_seeds: trainings of each kind.
     """
     rates = {(name, size): recipe.rate(size, *VARIANTS[name]) for size in sizes for name in variants}
@@ -49,7 +48,7 @@ def errors_of(layers, data, recipe, sizes, variants, n_seeds):
 
 
 def error_against_batch_size():
-    """Return the test error on the digits against the size of a mini-batch: mean and spread over seeds.
+    """Return a `Figure` of the test error on the digits against the batch size.
 
     140 trainings: some minutes.
     """
@@ -76,10 +75,10 @@ def error_against_batch_size():
 
 
 def steps_to_target(layers, data, batch_size, rates, target, most=2000):
-    """Return (the fewest updates by plain SGD until J of all training samples is at most `target`, its rate).
+    """Return (the fewest SGD updates to J <= `target` on all samples, the rate).
 
-    layers, data: as for `train`.
-    rates: those to try; the best one differs from one batch size to the next.
+    layers, data, batch_size: as for `train`.
+    rates: those to try; the best one depends on the batch size.
     target: a cost.
     most: updates after which a rate is given up.
 
@@ -115,7 +114,7 @@ def _count_steps(net, X, Y, batch_size, rate, target, limit):
 
 
 def steps_against_batch_size():
-    """Updates to a cost of 0.1 on the digits, of the best of five rates, beside S_min + E_min / B."""
+    """Return a `Figure` of the updates to a cost of 0.1, and of S_min + E_min / B."""
     data, layers = digits("float32"), mlp([64, 128, 64, 10])
     steps = [
         steps_to_target(layers, data, size, TARGET_RATES, TARGET)[0]

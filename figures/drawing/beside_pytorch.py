@@ -1,4 +1,4 @@
-"""The picture of three schedules in PyTorch on four processes, each beside its simulation."""
+"""The picture of three schedules in PyTorch on four processes, and simulated."""
 
 import json
 import os
@@ -21,9 +21,9 @@ SCHEDULES = {"gpipe": "GPipe", "1f1b": "1F1B", "interleaved": "Interleaved 1F1B"
 
 
 def beside_pytorch():
-    """A matplotlib `Figure`: measured and simulated runs on one axis, in seconds; print the differences.
+    """Return a `Figure` of runs in seconds, measured and simulated; print differences.
 
-    The Python that has PyTorch may be another one: name it in the environment variable PYTORCH_PYTHON.
+    The environment variable PYTORCH_PYTHON may name another Python that has PyTorch.
     """
     traces = {}
     for name, title in SCHEDULES.items():
@@ -38,7 +38,7 @@ def beside_pytorch():
 
 
 def measured_trace(schedule) -> Trace:
-    """Return the run of a schedule in PyTorch, whose stages sleep, one process a device."""
+    """Return the run of a schedule in PyTorch, with stages that sleep."""
     costs = Costs()
     with tempfile.TemporaryDirectory() as folder:
         script, found = Path(folder) / "run.py", Path(folder) / "measured.json"

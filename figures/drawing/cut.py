@@ -10,7 +10,7 @@ SIZE, INPUT_SHAPE, K = (18, 208), (3, 224, 224), 8
 
 
 def cuts():
-    """A matplotlib `Figure`: equal counts, a cut by parameters, one by MACs, all over the layers' MACs."""
+    """Return a `Figure` of cuts by counts, by parameters and by MACs, with the MACs."""
     layers = amoebanet_d(*SIZE)
     rows = describe(layers, INPUT_SHAPE).rows
     macs = [row.macs for row in rows]

@@ -1,4 +1,4 @@
-"""GPipe's tables as text: each published cell beside the one of this package, and what explains its error."""
+"""GPipe's tables as text: each published cell, ours, and what explains the error."""
 
 from functools import lru_cache
 from math import inf
@@ -19,10 +19,10 @@ TORCHGPIPE = {
 
 
 def blocks_that_fit(devices):
-    """Return the most Transformer blocks that `devices` TPUv3 hold, under the assumptions for table 1.
+    """Return the most Transformer blocks that `devices` TPUv3 hold, as for table 1.
 
-    The first device also holds the embedding, the last one the final norm, the last Linear and the loss's
-    cache. What a block takes is what a stage with 2 of them takes more than one with 1.
+    The first device also holds the embedding, the last one the final norm, the last
+    Linear and the loss's cache. A block takes what the second block of a stage adds.
     """
     found = []
     for n in (1, 2):  # blocks in each stage
@@ -40,7 +40,7 @@ def blocks_that_fit(devices):
 
 
 def torchgpipe_table():
-    """Return what torchgpipe measured, beside our simulation of table 2's AmoebaNet-D."""
+    """Return what torchgpipe measured, with our simulation of table 2's AmoebaNet-D."""
     ours = {(cell.K, cell.M): cell.simulated for cell in table_2() if cell.family == "AmoebaNet-D"}
     return [
         Compared("torchgpipe", "AmoebaNet-D", K, M, published, ours[K, M])
@@ -49,13 +49,13 @@ def torchgpipe_table():
 
 
 def share_of_slowest(family, size, K):
-    """Return the MACs of the stage with the most, as a share of all."""
+    """Return the largest of K stages' share in the MACs of `family` and `size`."""
     macs = [sum(row.macs for row in stage) for stage in stages_for(family, size, K)]
     return max(macs) / sum(macs)
 
 
 def relative_throughput(share, K, M, base_share):
-    """Return the throughput relative to K = 2, M = 1, if stage 0 takes `share` of the time.
+    """Return the throughput over that of K = 2, M = 1, with `base_share` for stage 0.
 
     The other stages share the rest equally.
     """
@@ -67,7 +67,7 @@ def relative_throughput(share, K, M, base_share):
 
 @lru_cache
 def slowest_share(K, M, published, base_share=None):
-    """Return the share of the time that the slowest of K stages takes, if that explains a cell of table 2.
+    """Return the time share of the slowest of K stages that would explain a cell of table 2.
 
     K, M: stages and micro-batches of the cell.
     published: the cell, relative to K = 2, M = 1.
@@ -84,7 +84,7 @@ def slowest_share(K, M, published, base_share=None):
 
 
 def reason_of(cell):
-    """Return what explains the error of a `Compared` cell beyond its table's bound in `BOUNDS`, else ""."""
+    """Return what explains the error of `cell` beyond its bound in `BOUNDS`, or ""."""
     if abs(cell.error) <= BOUNDS.get(cell.table, inf):
         return ""
     K, M, cells = cell.K, cell.M, CELLS[cell.table][cell.family]
@@ -102,7 +102,7 @@ def reason_of(cell):
 
 
 def text_of_cells(cells, bound=None):
-    """Return a line for each `Compared`: published, simulated, the error, and what explains it.
+    """Return a line for each of `cells`: published, simulated, error, explanation.
 
     A star marks what is off by more than `bound`.
 
@@ -130,7 +130,7 @@ def text_of_cells(cells, bound=None):
 
 
 def text_of_largest(estimates):
-    """Return a line for each `Computed` of table 1.
+    """Return a line for each of `estimates`, the `Computed` of table 1.
 
     It has parameters, their memory, activations, and the fullest device.
     """

@@ -1,4 +1,4 @@
-"""The picture of the project's README: four orders of the same work, and what each device keeps meanwhile."""
+"""The picture of the README: four orders of the same work, and what devices keep."""
 
 import numpy as np
 from matplotlib.patches import Patch, Rectangle
@@ -26,7 +26,7 @@ KINDS = {
 
 
 def hero():
-    """A matplotlib `Figure`: four schedules on one time axis, and the micro-batches that devices keep."""
+    """Return a `Figure` of four schedules, and the micro-batches that devices keep."""
     figure = new_figure(10, 6.9)
     axes = figure.subplots(len(ORDERS), 2, width_ratios=(SHOWN, 9))
     for (name, trace), (left, right) in zip(hero_runs().items(), axes):
@@ -48,7 +48,7 @@ def hero():
 
 
 def hero_runs():
-    """{name of the schedule: trace of a run of it whose gradients are == the full batch's, in fractions}."""
+    """Return {schedule: a trace; gradients == the full batch's, in fractions}."""
     rng = np.random.default_rng(0)
     layers = []
     for _ in range(K):
@@ -78,7 +78,7 @@ def _draw_run(ax, trace, title):
 
 
 def _draw_kept(ax, most):
-    """Draw a square for each micro-batch that a device keeps at most, beside its row, and their number."""
+    """Draw a square for each micro-batch that a device keeps at most."""
     for device, n in enumerate(most):
         for place in range(n):
             ax.add_patch(Rectangle((place + 0.1, device - 0.3), 0.8, 0.6, color=KEPT))

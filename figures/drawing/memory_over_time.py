@@ -1,4 +1,4 @@
-"""The picture of memory over time: the bytes of one device in three runs of the same mini-batch."""
+"""The picture of memory over time: the bytes of one device in three runs."""
 
 from minipipe import Linear, Pipeline, SoftmaxCrossEntropy, Tanh
 from minipipe.datasets import digits
@@ -13,7 +13,7 @@ RUNS = {  # name, colour of Okabe and Ito, line, schedule, what it recomputes
 
 
 def memory_over_time():
-    """Return a matplotlib `Figure`: KiB on device 0, for GPipe, 1F1B, and GPipe with recomputation."""
+    """Return a `Figure` of KiB on device 0: GPipe, 1F1B, GPipe with recomputation."""
     X, Y = digits().train
     pairs = [layer for _ in range(7) for layer in (Linear(64, 64), Tanh())]
     layers = [*pairs, Linear(64, 64), Linear(64, 10)]

@@ -1,4 +1,4 @@
-"""GPipe's tables 1, 2 and 3 and Zero Bubble's as text, each published cell beside the one of this package."""
+"""GPipe's tables 1, 2 and 3 and Zero Bubble's as text: published cells and ours."""
 
 from minipipe.papers import table_1, table_2, table_3
 from minipipe.papers.gpipe import M
@@ -8,7 +8,7 @@ from .zero_bubble import bubble_rates
 
 
 def tables():
-    """Return the four tables with what explains their errors; the last one takes about 20 seconds."""
+    """Return the four tables with what explains their errors; half a minute."""
     return "\n\n\n".join([largest_networks(), throughput_on_tpus(), throughput_on_gpus(), bubble_rates()])
 
 

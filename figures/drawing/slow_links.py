@@ -1,4 +1,4 @@
-"""The picture of slow links: the makespan of schedules against the latency of a link, and their memory."""
+"""The picture of slow links: makespan against latency, and memory, of schedules."""
 
 from minipipe import Link
 from minipipe.order import peak_microbatches
@@ -22,9 +22,9 @@ LINES = [  # label, schedule, rounds that the micro-batches go in, colour of Oka
 
 
 def slow_links():
-    """A matplotlib `Figure`: a line for each schedule, named at its right end with what it keeps alive.
+    """Return a `Figure`: a line for each schedule, with name and micro-batches alive.
 
-    In rounds, a schedule does some of the micro-batches after the others, and needs memory for these alone.
+    In rounds, a schedule does some micro-batches after the others, and keeps these.
     """
     figure = new_figure(9, 5.5)
     ax = figure.add_subplot()
@@ -43,7 +43,7 @@ def slow_links():
 
 
 def _label_ends(ax, ends, distance=8):
-    """A name beside the right end of each line, at least `distance` ticks from the one below."""
+    """Write names at the right ends of lines, at least `distance` ticks apart."""
     lowest = 0
     for makespan, words, colour in sorted(ends):
         lowest = max(makespan, lowest + distance)

@@ -1,4 +1,4 @@
-"""The three ways to split a network, as pictures of runs: what each device holds, and what it does when."""
+"""Three ways to split a network: what each device holds, and what it does when."""
 
 from fractions import Fraction
 
@@ -30,7 +30,7 @@ ARROW = {"arrowstyle": "<|-|>", "color": "#202020", "linewidth": 1.6, "mutation_
 
 
 def splits():
-    """Return a matplotlib `Figure`: above, what each device holds of each W; below, steps of each split.
+    """Return a `Figure`: above, what each device holds of each W; below, steps.
 
     The first step is of `SAMPLES` samples, the second of `TIMES` times as many.
     """
@@ -55,7 +55,7 @@ def splits():
 
 
 def _draw_step(ax, trace, longest, alone):
-    """Draw a step: its boxes, and below them when messages travel. alone: the ticks of one device."""
+    """Draw a step, and when messages travel. alone: the ticks of one device."""
     timeline(trace, ax, legend=False, longest=longest)
     for text in list(ax.texts):
         text.remove()
@@ -68,7 +68,7 @@ def _draw_step(ax, trace, longest, alone):
 
 
 def split_runs(times=1):
-    """Return {how it is split: the network after a step}, all with the same `times * SAMPLES` samples."""
+    """Return {split: the network after a step} on `times * SAMPLES` samples."""
     rng = np.random.default_rng(0)
     linears = [Linear(n_prev, n) for n_prev, n in zip(SIZES, SIZES[1:])]
     layers = [linears[0]] + [layer for linear in linears[1:] for layer in (ReLU(), linear)]
@@ -88,7 +88,7 @@ def split_runs(times=1):
 
 
 def held(net):
-    """What each device holds: rows of (device, number of a W, which of its rows, which of its columns)."""
+    """Yield (device, number of a W, its rows, its columns) for all that `net` holds."""
     if isinstance(net, TensorParallel):
         ways = [how for how, layer in zip(net.ways, net.layers, strict=True) if layer.W is not None]
         for number, (how, n_prev, n) in enumerate(zip(ways, SIZES, SIZES[1:], strict=False)):
@@ -111,7 +111,7 @@ def held(net):
 
 
 def _draw_parts(ax, name, net):
-    """Draw a row for each device: its samples, and a square for each W with the part that it holds."""
+    """Draw a row for each device: its samples, and the part that it holds of each W."""
     for number, words in enumerate(("samples", "W1", "W2", "W3", "W4")):
         ax.text(number * PITCH_X + SIDE / 2, -0.1, words, ha="center", va="bottom", fontsize=LARGE)
     for device, number, rows, columns in held(net):
@@ -132,7 +132,7 @@ def _draw_parts(ax, name, net):
 
 
 def _draw_samples(ax, device, name):
-    """Draw a column for each group of samples that `device` is given: all, a quarter of them, or none."""
+    """Draw a column for each group of samples that `device` is given."""
     first_alone = range(N if device == 0 else 0)
     groups = {"network split": first_alone, "layer split": range(N), "data split": [device]}
     for group in groups[name]:
@@ -141,7 +141,7 @@ def _draw_samples(ax, device, name):
 
 
 def _draw_meetings(ax, name):
-    """Draw an arrow where devices send one another what the next layer, or the update, needs."""
+    """Draw an arrow where devices send what the next layer, or the update, needs."""
     top, bottom = -0.02, (N - 1) * PITCH_Y + SIDE + 0.02
     if name == "network split":
         for device in range(N - 1):

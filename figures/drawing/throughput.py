@@ -1,4 +1,4 @@
-"""The picture of GPipe's tables 2 and 3: throughput against K and M, simulated and published."""
+"""The picture of GPipe's tables 2 and 3: throughput, simulated and published."""
 
 from minipipe.papers import P100, TABLE_2, TABLE_3, TPU_V2, TPU_V3
 from minipipe.papers.gpipe import speed_up
@@ -17,7 +17,7 @@ K_RANGE = range(2, 9)
 
 
 def throughput():
-    """A matplotlib `Figure`: lines are simulations, rings are published cells."""
+    """Return a `Figure`: lines are simulations, rings are published cells."""
     figure = new_figure(13, 4.6)
     axes = figure.subplots(1, 3)
     for ax, family in zip(axes, FAMILIES):
@@ -54,7 +54,7 @@ def _on_gpus(ax):
 
 
 def _draw(ax, simulated, published, colour, name=None):
-    """A line through what is simulated, and a ring for each published cell: {K or M: throughput}."""
+    """Draw a line through `simulated` and a ring for each of `published`."""
     ax.plot(list(simulated), list(simulated.values()), color=colour, linewidth=2, label=name)
     ax.plot(
         list(published), list(published.values()), "o", color=colour, markerfacecolor="white", markersize=8,

@@ -1,4 +1,4 @@
-"""The picture of seven schedules as timelines on one time axis, and the film of one of them."""
+"""The picture of seven schedules on one time axis, and the film of one of them."""
 
 from minipipe import Link, simulate
 from minipipe.plots import compare
@@ -17,7 +17,7 @@ ZOO = {
 
 
 def zoo():
-    """A matplotlib `Figure`: seven schedules on one time axis."""
+    """Return a `Figure` of seven schedules on one time axis."""
     return compare({label: run_of(name, K, M) for name, label in ZOO.items()})
 
 
@@ -27,10 +27,8 @@ def film():
 
 
 def run_of(name, n_devices, n_microbatches, link=Link()):
-    """The `Trace` of a schedule in which a device's share of a forward takes a tick, of a backward two.
+    """Return the `Trace` of the schedule `name` at standard costs, with `link`.
 
-    name: of the schedule.
     n_devices, n_microbatches: K and M.
-    link: between any two devices.
     """
     return simulate(build(name, n_devices, n_microbatches), link=link)

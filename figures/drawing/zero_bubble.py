@@ -1,7 +1,7 @@
-"""Zero Bubble's tables of bubble rates: the published cells, and the same by simulation and search.
+"""Zero Bubble's tables of bubble rates: published, and by simulation and search.
 
-Source: Qi et al. 2023, arXiv 2401.10241. The rates of 1F1B, ZB-H1 and ZB-H2 are met to all four digits, those
-of its searched schedules within 0.002.
+Source: Qi et al. 2023, arXiv 2401.10241. The rates of 1F1B, ZB-H1 and ZB-H2 are met to
+all four digits, those of its searched schedules within 0.002.
 """
 
 from fractions import Fraction
@@ -15,14 +15,14 @@ BOUND = 0.002  # a larger difference from a published rate gets a star
 
 
 class Profile(NamedTuple):
-    """A row of Zero Bubble's tables 5, 8 and 9: a Transformer, its measured times and its bubble rates.
+    """A row of Zero Bubble's tables 5, 8 and 9: a Transformer's times and bubbles.
 
     model: by its number of parameters.
     h, a, s: its features, heads and tokens.
     p, m: devices and micro-batches.
     v: stages on each device, of which the times are; two are placed in a V.
-    T_F, T_B, T_W, T_comm: milliseconds of a stage's forward, input gradient and weight gradient for a
-        micro-batch, and of a message.
+    T_F, T_B, T_W, T_comm: milliseconds of a stage's forward, input gradient and weight
+        gradient for a micro-batch, and of a message.
     rates: {schedule: bubble rate}.
     """
 
@@ -41,7 +41,7 @@ class Profile(NamedTuple):
 
     @property
     def kept_for_W(self):
-        """The share of a micro-batch's activations that W needs, 32 s b h of s b (34 h + 5 a s) bytes."""
+        """The share of activations that W needs: 32 s b h of s b (34 h + 5 a s)."""
         return Fraction(32 * self.h, 34 * self.h + 5 * self.a * self.s)
 
 
@@ -62,13 +62,13 @@ ZERO_BUBBLE = (
 
 
 class Rate(NamedTuple):
-    """A bubble rate, `Trace.bubble("worst")`: (T - work) / T, with T the longest device span.
+    """A bubble rate (T - work) / T, with T the longest device span; `bubble("worst")`.
 
     profile: the row of the table, a `Profile`.
-    column: of the table: a schedule with a name, or one that was searched in a given memory.
+    column: of the table: a schedule with a name, or one searched in a given memory.
     published: by the paper.
-    found: by simulation, of the schedule with that name, or of the one that is found here.
-    schedule: what that one is called.
+    found: by simulation, of the schedule with that name or of the one found here.
+    schedule: the name of the simulated one.
     """
 
     profile: Profile
@@ -90,9 +90,9 @@ SEARCHED = {"ZB-1p": (1, False), "ZB-2p": (2, False), "ZB-V": (1, True)}
 def zero_bubble_table(profiles=ZERO_BUBBLE):
     """Return a list of `Rate`, for each of the `profiles` and each of its columns.
 
-    Searched columns are searched here by `greedy_schedule`, with the longest device span as the objective, in
-    the paper's memory: what is kept of a micro-batch counts 1 from F to I, and `Profile.kept_for_W` from I to
-    W; ZB-1p and ZB-V have room for p micro-batches, ZB-2p for 2p.
+    Searched columns are searched by `greedy_schedule`, with the longest device span as
+    the objective, in the paper's memory: a micro-batch counts 1 from F to I, and
+    `Profile.kept_for_W` from I to W; ZB-1p and ZB-V have room for p, ZB-2p for 2p.
     """
     rates = []
     for profile in profiles:
@@ -115,9 +115,9 @@ def zero_bubble_table(profiles=ZERO_BUBBLE):
 
 
 def text_of_rates(rates, bound):
-    """Return a line for each `Rate` of a bubble: published, found here, and the difference.
+    """Return a line for each of `rates`: published, found here, and the difference.
 
-    A star marks what is above the published one by more than `bound`.
+    A star marks a rate above the published one by more than `bound`.
 
     >>> print(text_of_rates(zero_bubble_table(ZERO_BUBBLE[:1]), bound=0.002))
     model   p   m           published    here  difference

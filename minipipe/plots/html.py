@@ -72,7 +72,8 @@ def picture(trace, most_words=MOST_WORDS):
 
     kinds: {kind of work: [its colour, that of the device's last stage, its name]};
         "" is other work.
-    busy, causes: the times of all devices, by kind of work and by cause of idleness.
+    busy, causes: the times of all devices, by kind of work and by cause of idleness;
+        explanation: more about the causes.
     rows: [device, name] of each lane, from the top; a device's first lane computes.
     spans: a row for each part of each span and exchange, by start. label: of work that
         is not an action, else null. copy: its replica. place: of its stage on the
@@ -133,6 +134,7 @@ def picture(trace, most_words=MOST_WORDS):
         "rows": [[device, row.name] for (device, _), row in rows_of(trace).items()],
         "busy": {kind: plain(ticks) for kind, ticks in busy.items()},
         "causes": {cause: plain(ticks) for cause, ticks in causes.totals().items()},
+        "explanation": str(causes),
         "spans": _columns(
             "row start end kind stage microbatch label copy place part exchange", spans
         ),

@@ -1,15 +1,15 @@
-// What the pages of runs show: their pictures on one time axis, a legend, where the ticks go; and what the pointer and keys ask of them.
+// What a page of runs shows: their pictures on one time axis, a legend and where the ticks go; and what pointer and keys do.
 // The playground and the page of `trace.to_html()` share it. `also` is what the playground adds.
 import {CanvasPen, amountAt, amountText, clamp, describe, duration, lastAt} from "./paint.js";
 
 const $ = id => document.getElementById(id);
 const canvas = $("picture"), root = document.documentElement;
 const also = {
-  theme: () => "",               // "light", "dark" or, as the system has it, ""
-  describe: null,                // a promise of the {words, blame} of an idle item that has none: ({side, item}) => ...
-  mayMove: () => false,          // whether a box can be moved: (side, item) => ...
-  grab: null,                    // a drag that moves a box: {side, item, time} => {whole, to(event), drop(undo)}
-  moveChosen: () => {},          // by one place in its device's order: -1 or 1 => ...
+  theme: () => "",          // "light", "dark", or "" for the system's
+  describe: null,           // ({side, item}) => a promise of {words, blame}, for a gap that has none
+  mayMove: () => false,     // (side, item) => whether a box can be moved
+  grab: null,               // ({side, item}) => {whole, to(event), drop(undo)}, which moves a box with the pointer
+  moveChosen: () => {},     // (by) => move the chosen box by -1 or 1 place in the order of its device
 };
 
 let runs = [];
@@ -23,8 +23,8 @@ function element(tag, words = "", more = {}) {
 const percent = share => share === null ? "-" : `${100 * share < 10 ? +(100 * share).toFixed(1) : Math.round(100 * share)} %`;
 const peakOf = ({memory}) => Math.max(0, ...memory.peaks);
 
-function showRuns(shown) {  // as `readRun` gives them
-  runs = shown;
+function showRuns(shown) {  // runs as `readRun` gives them
+  runs = shown.filter(({lanes}) => lanes.length);
   if (view && view.to > whole()) view = null;
   focus = null;
   choose(chosen);
@@ -45,7 +45,10 @@ function kindsShown() {  // [fill, words] of each kind of work in the runs
   for (const run of runs) for (const kind of new Set(run.spans.kind))
     found[kind] ??= [run.picture.fillOf(kind, 0), `${kind.length === 1 ? `${kind} ` : ""}${run.kinds[kind][2]}`];
   const darker = runs.find(run => run.most_stages > 1);
-  if (darker) found.darker = [darker.picture.fillOf("F", darker.most_stages - 1), "darker: a further stage of the device"];
+  if (darker) {
+    const [kind] = darker.spans.kind;
+    found.darker = [darker.picture.fillOf(kind, darker.most_stages - 1), "darker: a further stage of the device"];
+  }
   return Object.values(found);
 }
 
@@ -357,20 +360,20 @@ function step(count) {
   playUntil(clamp(Math.round((now ?? whole()) / size) * size + count * size, 0, whole()));
 }
 
-function zoom(factor, middle = null) {
+function zoom(factor) {
   const {from, to} = view || {from: 0, to: whole()}, length = (to - from) * factor, all = whole();
-  const at = middle ?? now ?? (from + to) / 2, share = (at - from) / (to - from), begin = clamp(at - share * length, 0, Math.max(0, all - length));
+  const at = now ?? (from + to) / 2, share = (at - from) / (to - from), begin = clamp(at - share * length, 0, Math.max(0, all - length));
   view = length >= all * 0.999 ? null : {from: begin, to: begin + Math.max(length, 4 * runs[0].step)};
   draw();
 }
 
-function pan(wanted) {
+function pan(wanted) {  // the tick at the left
   const {from, to} = view, begin = clamp(wanted, 0, whole() - (to - from));
   view = {from: begin, to: begin + to - from};
   drawSoon();
 }
 
-function unzoomed(act) {
+function unzoomed(act) {  // do something while all is in view
   const seen = view;
   view = null;
   act();

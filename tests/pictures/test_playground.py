@@ -380,7 +380,7 @@ def test_an_address_beyond_the_sizes_says_so_and_shows_the_nearest_run(page):
     page.run("location.hash = 'vs=none&K=64&M=512'")
     page.until(f"{MAKESPAN} === {(128 + 32 - 1) * 3}")
     note = page.run("document.getElementById('note').textContent")
-    assert "K is 1 to 32, so this is K=32" in note and "M is 1 to 128, so this is M=128" in note
+    assert "K=64 is outside 1 to 32: this is K=32" in note and "M=512 is outside 1 to 128" in note
 
 
 def test_every_key_of_an_address_is_documented():

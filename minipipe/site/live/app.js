@@ -8,7 +8,7 @@ const fields = name => form.elements[name] || document.getElementsByName(name)[0
 const stored = JSON.parse($("stored").textContent);
 const KINDS = Object.assign({}, ...Object.values(stored.runs).map(({kinds}) => kinds));  // {kind: [bright, dark, name]}
 
-// ---- what is set, and the address, which says the same ----
+// ---- the settings, which are in the address, too ----
 
 const NUMBERS = /^[\d.]+(\/\d+)?([ ,]+[\d.]+(\/\d+)?)*$/;
 const FIELDS = {
@@ -25,7 +25,7 @@ const titles = {own: OWN.title};
 const state = {};
 let profile = null, before = "1f1b", told = "";  // text of a CSV, or null; the schedule before an order of one's own; the note
 
-function take() {  // read the address; return what it asks that cannot be had
+function take() {  // read the address; return what it asks for that is replaced
   const asked = new URLSearchParams((location.hash.length > 1 ? location.hash : WELCOME).slice(1)), said = [];
   for (const [key, {first, low, high, pattern}] of Object.entries(FIELDS)) {
     let value = asked.get(key) ?? first;
@@ -33,7 +33,7 @@ function take() {  // read the address; return what it asks that cannot be had
     const names = key === "s" ? Object.keys(titles) : key === "vs" ? ["none", ...Object.keys(titles).filter(name => name !== "own")] : null;
     if (low !== undefined) {
       const near = Number.isFinite(Number(value)) ? clamp(Math.round(value), low, high) : first;
-      if (String(near) !== String(value)) said.push(`${key}=${value} cannot be had: ${key} is ${low} to ${high}, so this is ${key}=${near}.`);
+      if (String(near) !== String(value)) said.push(`${key}=${value} is outside ${low} to ${high}: this is ${key}=${near}.`);
       value = near;
     } else if (names ? !names.includes(value) : value !== first && !pattern.test(value)) {
       said.push(`${key}=${value} is not known: this is ${key}=${first || "any"}.`);
@@ -57,7 +57,7 @@ function follow() {  // an order of one's own says how many devices and micro-ba
   state.M = 1 + Math.max(0, ...[...state.own.matchAll(/[A-Z]\*?(\d+)/g)].map(found => +found[1]));
 }
 
-function update(changes, {runs = true, note = ""} = {}) {  // the one way in which anything is set
+function update(changes, {runs = true, note = ""} = {}) {  // set anything
   Object.assign(state, changes);
   if (state.s === "own") follow(); else state.own = "";
   history.replaceState(null, "", address());
@@ -145,7 +145,7 @@ async function run() {
     const answer = await engine.ask("run", {sides: [settingsOf(s), vs === "none" ? null : settingsOf(vs)]});
     if (answer) show(answer.runs, answer.sentence);
   } catch (error) {
-    refuse(`The engine stumbled: ${error.message}`);
+    refuse(`The engine failed: ${error.message}`);
   }
 }
 
@@ -342,7 +342,7 @@ async function search() {
     const answer = await searcher.ask("search", {settings, halves: "I" in run.busy || "W" in run.busy, nodes: 20000, seconds: 10});
     $("found").textContent = run === runs[0] ? certify(answer, run) : "";
   } catch (error) {
-    $("found").textContent = `The search stumbled: ${error.message}`;
+    $("found").textContent = `The search failed: ${error.message}`;
   }
   searchIs(false);
 }

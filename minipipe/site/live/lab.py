@@ -145,7 +145,6 @@ def pictured(settings: dict, schedule: Schedule, trace: Trace) -> dict:
         "K": K, "M": schedule.n_microbatches, "D": settings["D"], "T": settings["T"],
         "stages": schedule.n_stages,
         "over": [str(each) for each in schedule.faults(limits)] if is_limited and trace.stop is None else [],
-        "explanation": str(trace.explain()),
     }
 
 
