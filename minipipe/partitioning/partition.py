@@ -13,7 +13,8 @@ from ..description import describe, parameters_of_layers, without_samples
 from ..layers import Layer, every_layer
 from ..layers.layer import checked_layers, take_statistics
 from ..layers.through import (
-    backward_through, first_with_parameters, forward_through, handed_on, prepare_forward,
+    backward_program, first_with_parameters, forward_through, handed_on, prepare_forward, run_alone,
+    weight_gradients,
 )
 from ..losses import Loss
 from ..network import Network
@@ -28,10 +29,11 @@ CUT_BY = ("count", *COST_KINDS)  # what a `Cut` can balance
 
 
 class Times(NamedTuple):
-    """Seconds of a layer's forward and backward."""
+    """Seconds of a layer's forward F, and of its backward: input gradient I, weight gradient W."""
 
     F: float
-    B: float
+    I: float
+    W: float
 
 
 def costs_of_layers(
@@ -85,7 +87,7 @@ def costs_of_layers(
             raise ValueError(
                 "by='time' needs a sample to measure with: pass sample=(X, Y), a micro-batch, and the loss"
             )
-        return [times.F + times.B for times in times_of_layers(layers, loss, *_pair(sample))]
+        return [sum(times) for times in times_of_layers(layers, loss, *_pair(sample))]
     if input_shape is None and sample is None:
         raise ValueError(
             f"by={by!r} needs the shape of the input: "
@@ -118,7 +120,7 @@ def _pair(sample):
 def times_of_layers(
     layers: Sequence[Layer], loss: Loss, X: np.ndarray, Y: np.ndarray, rounds: int = 5
 ) -> list[Times]:
-    """Return [`Times(F, B)`], the seconds of each layer's forward and backward of a micro-batch.
+    """Return [`Times(F, I, W)`], the seconds of each layer's forward and backward of a micro-batch.
 
     Args:
         layers: a list of layers.
@@ -129,13 +131,13 @@ def times_of_layers(
             round for warming up.
 
     So a disturbance in less than half of the rounds has no effect. Before the first
-    layer with parameters there is no backward, and B is 0.
+    layer with parameters there is no backward, and I and W are 0.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> from minipipe.losses import MeanSquaredError
     >>> layers = [ReLU(), Linear(500, 500), Linear(500, 1)]
     >>> times = times_of_layers(layers, MeanSquaredError(), np.ones((500, 50)), np.ones((1, 50)))
-    >>> times[0].B, times[1].F > times[2].F > 0
+    >>> times[0].I, times[1].F > times[2].F > 0
     (0.0, True)
     """
     rounds = whole_number("rounds", rounds, 1)
@@ -143,17 +145,15 @@ def times_of_layers(
     X, Y = network.checked_batch(X, Y)
     with computing():
         timed = [_one_round(network, X, Y) for _ in range(rounds + 1)][1:]
-    return [
-        Times(median(times.F for times in layer), median(times.B for times in layer))
-        for layer in zip(*timed)
-    ]
+    return [Times(*map(median, zip(*of_rounds))) for of_rounds in zip(*timed)]
 
 
 def _one_round(network, X, Y):
     """Return the list of the layers' `Times` in one forward and backward."""
     layers, all_layers = network.layers, list(every_layer(network.layers))
     prepare_forward(all_layers, training=True)
-    F, B, laps = [], [0.0] * len(layers), [time.perf_counter()]
+    F, I, W = [], [0.0] * len(layers), [0.0] * len(layers)
+    laps = [time.perf_counter()]
 
     def lap():
         """Return the seconds since the last lap."""
@@ -169,15 +169,19 @@ def _one_round(network, X, Y):
     network.loss.forward(A, Y)
     F[-1] += lap()
     dA = network.loss.backward()
-    B[-1] = lap()
+    I[-1] = lap()
     skips, first = {}, first_with_parameters(layers)
     for index in range(len(layers) - 1, first - 1, -1):
-        dA, _ = backward_through([layers[index]], dA, skips, index > first)
-        B[index] += lap()
+        layer, halves = layers[index], {}
+        dA = run_alone(backward_program([layer], dA, skips, index > first, halves.__setitem__))
+        I[index] += lap()
+        for half in halves.values():
+            weight_gradients(layer, half)
+            W[index] = lap()
     for owner in (*layers[:first], network.loss):
         owner.cache = None
     take_statistics(all_layers)
-    return list(map(Times, F, B))
+    return list(map(Times, F, I, W))
 
 
 # Where to cut.

@@ -22,7 +22,7 @@ import minipipe as mp
 from minipipe import plots
 from minipipe.layers import Layer
 from minipipe.partitioning import (
-    costs_of_layers, histogram, loads, min_max, min_variance, partition, times_of_layers,
+    Times, costs_of_layers, histogram, loads, min_max, min_variance, partition, times_of_layers,
 )
 from minipipe.planning import measuring
 from minipipe.plots.curves import BACKGROUNDS, BOTTLENECK
@@ -226,14 +226,14 @@ def test_measured_times_are_medians_of_undisturbed_rounds(monkeypatch):
         [factor] * per_round for factor in (1000, 1, 100, 1, 7, 1)
     )
     times = times_of_layers(layers, LOSS, *sample)
-    assert [(F, B) for F, B in times] == [(1, 1), *seconds[1:]]
+    assert [(F, I + W) for F, I, W in times] == [(1, 1), *seconds[1:]] and times[0].I == 0
     clock.disturbance = itertools.repeat(1)
     assert costs_of_layers(layers, "time", sample=sample, loss=LOSS) == [2] + [3] * 5 + [48] * 2
     K, M, makespans = 4, 8, {}
     for by in ("count", "time"):
         pipe = mp.Pipeline(layers, LOSS, mp.Cut(K, by, sample), M)
         counts = [len(stage.layers) for stage in pipe.stages]
-        F, B = loads([t.F for t in times], counts), loads([t.B for t in times], counts)
+        F, B = loads([t.F for t in times], counts), loads([t.I + t.W for t in times], counts)
         trace = mp.simulate(mp.schedules.gpipe(K, M), mp.Costs(F=F, B=B))
         assert trace.makespan == sum(F) + (M - 1) * max(F) + sum(B) + (M - 1) * max(B)
         makespans[by] = counts, trace.makespan
@@ -340,21 +340,16 @@ def test_a_cut_of_many_layers_shows_the_bottleneck_only():
 def test_several_that_measure_at_once_give_their_mean(monkeypatch):
     """Each thread has layers of its own; of what they have measured, each number is the mean."""
     networks, seconds = [], iter([1.0, 3.0])
-    one_micro_batch = measuring.one_micro_batch
 
-    def timed(stages, pattern, X, Y):
-        if not any(stages is one for one, _ in networks):
-            networks.append((stages, next(seconds)))
-        of_one = next(time for one, time in networks if one is stages)
-        found, sent = one_micro_batch(stages, pattern, X, Y)
-        return dict.fromkeys(found, of_one), sent
+    def timed(layers, loss, *batch):
+        networks.append({*map(id, layers), id(loss)})
+        second = next(seconds)
+        return [Times(second, second, second)] + [Times(0, 0, 0)] * (len(layers) - 1)
 
-    monkeypatch.setattr(measuring, "one_micro_batch", timed)
-    measured = mp.measure(LAYERS, LOSS, 2, X, Y, rounds=2, at_once=2)
-    assert all(getattr(measured, kind) == [2.0, 2.0] for kind in "FBRIW")
-    first, second = ({id(part) for stage in stages for part in (*stage.parts, stage.loss)}
-                     for stages, _ in networks)
-    assert first & second == {id(None)}
+    monkeypatch.setattr(measuring, "times_of_layers", timed)
+    measured = mp.measure(LAYERS, LOSS, 2, X, Y, at_once=2)
+    assert [getattr(measured, kind)[0] for kind in "FRIWB"] == [2, 2, 2, 2, 4]
+    assert not networks[0] & networks[1]
 
 
 def test_measured_costs_are_seconds_of_each_stage():
