@@ -1,4 +1,4 @@
-"""The command `check`: the faults of a schedule, or a table that proves gradients of many runs exact."""
+"""The command `check`: the faults of a schedule, or a table of proofs."""
 
 from argparse import Namespace
 from itertools import product
@@ -61,7 +61,7 @@ class Run(NamedTuple):
 
 
 def table() -> dict[str, list[Run]]:
-    """Return {name of a row: its runs}: one row for each schedule, network and way to split one.
+    """Return {name of a row: its runs}: rows of schedules, networks and splits.
 
     3 and 5 micro-batches do not divide 8 samples; a power of 2 keeps dyadic numbers
     exact.
@@ -94,7 +94,7 @@ def table() -> dict[str, list[Run]]:
 
 
 def check(options: Namespace) -> int:
-    """Print the faults of a schedule, or the table of proofs; return 1 if anything is wrong, else 0."""
+    """Print faults of the schedule in `options`, or proofs; return 1 if one fails."""
     if options.schedule is None:
         return prove()
     schedule = build(options.schedule, options.devices, options.microbatches)
@@ -114,7 +114,7 @@ def check(options: Namespace) -> int:
 
 
 def prove() -> int:
-    """Print the table, each row once its runs are done, and all runs that fail; return 1 if one does."""
+    """Print the table row by row, and all runs that fail; return 1 if one does."""
     print(f"{HEAD}\n{ROW.format('', 'runs', '==', 'dyadic', 'bits')}", flush=True)
     n_runs, failed = 0, []
     for name, runs in with_progress(list(table().items()), "rows"):

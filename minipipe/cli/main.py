@@ -1,4 +1,4 @@
-"""`python -m minipipe ...`: parse the arguments, import what the command needs, run it, and report mistakes.
+"""`python -m minipipe ...`: parse the arguments, run the command, report mistakes.
 
 Until the arguments are parsed, only the standard library is imported, so that `--help`
 and `--version` answer at once.
@@ -31,7 +31,7 @@ RANK_0_GRACE = 5.0  # seconds that other ranks wait, while rank 0 reports the er
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; return 0, or 1 if a verdict is negative, or 2 for a user's mistake."""
+    """Run `arguments`; return 0, 1 for a negative verdict, 2 for a user's mistake."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
         command, options = read(words)
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def mistake_in_file(error: BaseException, words: list[str]) -> str | None:
-    """Return line and text of an error that was raised by a file in `words`; None for other errors."""
+    """Return line and text of an `error` raised by a file in `words`, or None."""
     files = {os.path.realpath(f"{word.partition('.py')[0]}.py") for word in words if ".py" in word}
     if isinstance(error, SyntaxError):  # for bytes that are not text, Python names no file
         file = error.filename or min(files, default="")
@@ -74,7 +74,7 @@ def mistake_in_file(error: BaseException, words: list[str]) -> str | None:
 
 
 def read(words: list[str]) -> tuple[Command, argparse.Namespace]:
-    """Return (`Command`, its options); raise `SystemExit` for unknown words, and after a help.
+    """Return (`Command`, options) of `words`; raise `SystemExit` for unknown ones.
 
     Of several MPI ranks, only rank 0 reports the error.
     """
@@ -150,7 +150,7 @@ OPTIONS_ELSEWHERE = {  # other name of an option, in plain letters -> what to ty
 
 
 class Parser(argparse.ArgumentParser):
-    """The parser of a `Command`: options come in any order, and an unknown word gets a hint."""
+    """The parser of a `Command`; options in any order, hints for unknown words."""
 
     def __init__(self, command: Command):
         super().__init__(
@@ -165,7 +165,7 @@ class Parser(argparse.ArgumentParser):
         return [name for action in self._actions for name in action.option_strings]
 
     def read(self, words: list[str]) -> argparse.Namespace:
-        """Return the parsed options; raise `SystemExit` with status 2 for an unknown word."""
+        """Return the options in `words`; raise `SystemExit` for an unknown word."""
         found, rest = self.parse_known_intermixed_args(words)
         unknown = [word.partition("=")[0] for word in rest if re.match("--?[A-Za-z]", word)]
         if unknown:
@@ -181,7 +181,7 @@ class Parser(argparse.ArgumentParser):
         return found
 
     def error(self, message: str) -> NoReturn:
-        """End with status 2 and one line."""
+        """End with status 2 and one line, the `message`."""
         help_of = f"{TYPE} {self.prog.partition(' ')[2]} --help".replace("  ", " ")
         self.exit(2, f"{self.prog}: error: {message} ({help_of} lists all)\n")
 

@@ -32,7 +32,7 @@ class Command(NamedTuple):
 
 
 def whole(text: str) -> int:
-    """Return a whole number, for argparse."""
+    """Return the whole number in `text`, for argparse."""
     try:
         return int(text)
     except ValueError:
@@ -40,7 +40,7 @@ def whole(text: str) -> int:
 
 
 def number(text: str) -> int | float | Fraction:
-    """Return 4, 5.5 or 17/3 as an int, a float or a fraction, for argparse."""
+    """Return the `text` 4, 5.5 or 17/3 as an int, float or fraction, for argparse."""
     for kind in (int, float, Fraction):
         try:
             return kind(text)

@@ -10,7 +10,7 @@ from ..planning.hardware import LINKS, OTHER_LINKS
 
 
 def print_plan(options: Namespace) -> None:
-    """Print the best way and why its neighbours lose; run it on the engine and draw it, if asked."""
+    """Print the best way for `options`; run it on the engine and draw it, if asked."""
     software = Software(flash=not options.no_flash, launch=options.launch)
     found = plan(model_of(options), nodes_of(options), options.batch, software=software)
     print(found)
@@ -21,7 +21,7 @@ def print_plan(options: Namespace) -> None:
 
 
 def model_of(options: Namespace) -> Transformer:
-    """Return the `Transformer` that --model names or --config describes."""
+    """Return the `Transformer` of `options`: named by --model, or in --config."""
     if options.config:
         return Transformer.from_config(options.config, options.seq)
     if options.model not in MODELS:
@@ -33,7 +33,7 @@ def model_of(options: Namespace) -> Transformer:
 
 
 def nodes_of(options: Namespace) -> Nodes:
-    """Return the `Nodes` of --gpus, such as 2x4xh100, with the usual links of the GPU."""
+    """Return the `Nodes` of `options`: --gpus 2x4xh100, with the links of that GPU."""
     found = re.fullmatch(r"(\d{1,9})x(\d{1,9})x(.+)", options.gpus.lower())
     if not found:
         raise ValueError(

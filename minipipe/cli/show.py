@@ -1,4 +1,4 @@
-"""The commands `show`, `compare`, `search` and `site`: schedules, and their runs without numbers."""
+"""The commands `show`, `compare`, `search` and `site`: schedules and simulated runs."""
 
 from argparse import Namespace
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ NOTEBOOKS = "notebooks"
 
 
 def show(options: Namespace) -> None:
-    """Print the timeline of a schedule, say why devices are idle if asked to, and write it as a file."""
+    """Print the run of the schedule in `options`; explain and write it, if asked."""
     ending = Path(options.output or "").suffix[1:].lower()
     if options.output:
         known = [ending] if ending in (*TEXTS, *PAGES) else [*picture_formats(), *TEXTS, *PAGES]
@@ -63,7 +63,7 @@ def show(options: Namespace) -> None:
 
 
 def compare(options: Namespace) -> None:
-    """Print a table of several schedules on the same devices, and write their picture if asked to."""
+    """Print a table of the schedules in `options`; write their picture, if asked."""
     if options.output:
         checked_path(options.output, picture_formats())
     texts = [word for words in options.schedules or DEFAULT for word in words.split(",") if word]
@@ -98,7 +98,7 @@ def compare(options: Namespace) -> None:
 
 
 def search(options: Namespace) -> None:
-    """Print the best schedule found, and what is proved about it; write it if asked to."""
+    """Print the best schedule for `options`, and what is proved; write it, if asked."""
     if options.output:
         checked_path(options.output, ["csv"])
     if options.stages_per_device != 1 and not options.greedy:
@@ -132,7 +132,7 @@ def search(options: Namespace) -> None:
 
 
 def show_found(found: Found) -> None:
-    """Show the progress of a search on a terminal."""
+    """Show on a terminal what a search has `found` so far."""
     watching.show(
         f"{found.n_nodes:,} partial schedules: {ticks(found.makespan)} ticks found, "
         f"none takes fewer than {ticks(found.bound)}"
@@ -140,7 +140,13 @@ def show_found(found: Found) -> None:
 
 
 def print_proof(found: Found, halves: bool, memory: str) -> None:
-    """Print what the search has proved. memory: words about a limit of memory."""
+    """Print what the search has proved.
+
+    Args:
+        found: its result.
+        halves: whether backwards are split into I and W.
+        memory: words about a limit of memory.
+    """
     backwards = "backwards in halves" if halves else "whole backwards"
     none = f"no schedule with {backwards} and one stage a device takes fewer than"
     looked_at = f"{found.n_nodes:,} partial schedule{'s' * (found.n_nodes != 1)} looked at"
@@ -154,7 +160,7 @@ def print_proof(found: Found, halves: bool, memory: str) -> None:
 
 
 def site(options: Namespace) -> None:
-    """Write the web site, and serve it if asked to."""
+    """Write the web site of `options`, and serve it, if asked."""
     default = NOTEBOOKS if Path(NOTEBOOKS).is_dir() else None
     write_site(options.folder, options.notebooks or default, pyodide=options.pyodide)
     if options.serve:
@@ -164,7 +170,7 @@ def site(options: Namespace) -> None:
 # The schedule and the machine that options describe, and the print of a run.
 
 def with_depth(what: Any, options: Namespace) -> Schedule:
-    """Build a schedule; pass --stages-per-device on if the name takes that number."""
+    """Build the schedule `what` with the sizes in `options`."""
     K, M, V = options.devices, options.microbatches, options.stages_per_device
     if V is None or not is_name(what) or "v" not in signature(SCHEDULES[name_of(what)]).parameters:
         return build(what, K, M)
@@ -172,7 +178,10 @@ def with_depth(what: Any, options: Namespace) -> Schedule:
 
 
 def check_depth(texts: Sequence[str], options: Namespace) -> None:
-    """Raise `ValueError` if --stages-per-device changes none of the schedules."""
+    """Raise `ValueError` if --stages-per-device changes no schedule of `texts`.
+
+    options: those of the command.
+    """
     if options.stages_per_device is None:
         return
     deep = [name for name, make in SCHEDULES.load().items() if "v" in signature(make).parameters]
@@ -202,7 +211,7 @@ def title_of(schedule: Schedule) -> str:
 
 
 def print_trace(trace: Trace) -> None:
-    """Print the timeline in characters, the makespan, the idle share and the peaks."""
+    """Print the timeline of `trace`, its makespan, idle share and peaks."""
     print(f"{text(trace)}\n\nmakespan                                {duration(trace.makespan, trace.unit)}")
     print(f"{'idle, of all devices and ticks':40}{float(100 * trace.bubble()):.2f} %")
     print(f"peak micro-batches per device           {' '.join(map(str, peak_microbatches(trace)))}")

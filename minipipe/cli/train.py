@@ -1,7 +1,7 @@
-"""The main job: prove the gradients of a network on several devices, draw its run, and train it on digits.
+"""The main job: prove the gradients of a network, draw its run, train it on digits.
 
-On threads or MPI ranks its measured run is shown next to a simulated one, and their bits
-are compared.
+On threads or MPI ranks its measured run is shown next to a simulated one, and their
+bits are compared.
 """
 
 import itertools
@@ -60,7 +60,7 @@ def train(options: Namespace) -> int:
 
 
 def _train(options, report, n_ranks=None):
-    """Do the main job. report: a function that prints a line; None on all MPI ranks but the first."""
+    """Do the main job. report: a function that prints a line; None on other ranks."""
     optimizer = complete(options, n_ranks)
     simulated = options.engine == "cluster"
     n_stages, dtype = options.devices * options.per_device, "float64" if simulated else "float32"
@@ -148,7 +148,7 @@ def complete(options: Namespace, n_ranks: int | None) -> Adam:
 
 
 def read_schedule(options: Namespace) -> None:
-    """Read --schedule, and set how it updates and how many stages a device has."""
+    """Read --schedule in `options`; set how it updates, and the stages of a device."""
     if is_name(options.schedule):
         name = options.schedule = name_of(options.schedule)
         facts = SCHEDULES.facts[name]
@@ -163,7 +163,7 @@ def read_schedule(options: Namespace) -> None:
 
 
 def describe(options: Namespace) -> str:
-    """Return a text about the number of devices, and how they share the work."""
+    """Return a text about the devices of `options`, and how they share the work."""
     D, T, K = options.replicas, options.shards, options.devices
     kind = {"cluster": "devices", "threads": "threads", "mpi": "processes"}[options.engine]
     return f"{K} {kind}" if D * T == 1 else f"{D * T * K} {kind}: {D} replicas x {T} shards x {K}"
@@ -174,12 +174,13 @@ def describe(options: Namespace) -> str:
 def prove(
     pipe: Parallel, X: np.ndarray, Y: np.ndarray, new: Callable[..., Parallel], options: Namespace
 ) -> bool:
-    """Compare the gradients with those of one full-width batch, print the verdicts; return whether all hold.
+    """Compare gradients with those of one full-width batch; return whether all hold.
 
     Args:
         pipe: the network.
         X, Y: a mini-batch.
         new: a function of layers and a schedule, which makes a network like `pipe`.
+        options: those of the command.
 
     With shards, products are added in another order than on one device, so their bits
     are not compared.
@@ -207,7 +208,13 @@ def prove(
 def draw(
     pipe: Parallel, data: Sequence[np.ndarray], new: Callable[..., Parallel], options: Namespace, verdict: str
 ) -> None:
-    """Print the run of the first mini-batch, or of a few without a flush; write its picture."""
+    """Print the run of a mini-batch, or of a few without a flush; write its picture.
+
+    Args:
+        pipe, new, options: as for `prove`.
+        data: all samples and labels.
+        verdict: words for the title.
+    """
     X, Y = data
     size, n = options.batch_size, 1
     if options.flush:
@@ -229,7 +236,10 @@ def draw(
 
 
 def print_naive(pipe: Parallel, options: Namespace) -> None:
-    """Print the beginning of the same work with one micro-batch at a time."""
+    """Print how the work of `pipe` begins with one micro-batch at a time.
+
+    options: as for `prove`.
+    """
     naive = build("naive", pipe.n_stages, pipe.n_microbatches)
     trace = simulate(with_recompute(naive, "always" if options.recompute else "never"))
     idle, width = f"{100 * float(trace.bubble()):.0f} % idle", len(text(pipe.trace).splitlines()[1])
@@ -244,7 +254,14 @@ def train_on_digits(
     pipe: Parallel, train_on: Sequence[np.ndarray], test_on: tuple[np.ndarray, np.ndarray],
     optimizer: Optimizer, options: Namespace, report: Callable[[str], object] | None,
 ) -> None:
-    """Train, and report the first epoch, the one in the middle and the last."""
+    """Train `pipe` by `optimizer`, and report the first, a middle and the last epoch.
+
+    Args:
+        pipe, options: as for `prove`.
+        train_on, test_on: (samples, labels).
+        optimizer: the one of the training.
+        report: a function that prints a line, or None.
+    """
     n, (X, Y) = options.epochs, train_on
     shown, count = {1, -(-n // 2), n}, itertools.count(1)
 
@@ -273,9 +290,10 @@ def measured_beside_simulated(
     pipe: Parallel, batch: Sequence[np.ndarray], new: Callable[..., Parallel], options: Namespace,
     report: Callable[[str], object] | None,
 ) -> bool:
-    """Measure the run of a mini-batch, and show it next to a simulated one; return whether their bits agree.
+    """Show the measured run of `batch` next to a simulated one; compare their bits.
 
-    All ranks but the first, where `report` is None, only take part in the run.
+    Ranks whose `report` is None only take part in the run. pipe, new, options: as for
+    `prove`. Return whether the bits agree.
     """
     X, Y = batch
     traces = []
@@ -304,7 +322,10 @@ def measured_beside_simulated(
 
 
 def measured_machine(pipe: Parallel, X: np.ndarray, Y: np.ndarray, engine: str) -> tuple[Costs, Link]:
-    """Return (`Costs`, `Link`): the mean of the costs that all devices measure at the same time."""
+    """Return (`Costs`, `Link`) that all devices measure at once on `engine`.
+
+    pipe, X, Y: the network and a micro-batch.
+    """
     setting, n_devices = (pipe.layers, pipe.loss, pipe.n_stages, X, Y), len(pipe.schedule.devices)
     if engine == "mpi":
         mine = measure(*setting, dtype=np.float32)
@@ -317,7 +338,7 @@ def measured_machine(pipe: Parallel, X: np.ndarray, Y: np.ndarray, engine: str) 
 
 
 def show_runs(traces: dict[str, Any], path: str) -> None:
-    """Print each of {name: trace} as text, and their times; write one picture of all."""
+    """Print `traces`, {name: trace}, and their times; draw them into `path`."""
     for name, trace in traces.items():
         print(f"{name}:\n\n{text(trace)}\n")
     for name, trace in traces.items():

@@ -1,9 +1,9 @@
 """Published results, as data with their sources, and the same results by simulation.
 
 tables: the cells of GPipe's tables 1 to 4. `python3 figures/draw.py tables` prints them
-    beside those of this package, and Zero Bubble's.
-devices: the accelerators behind them; and latencies and bandwidths that every programmer should know, each
-    row of which gives a `Link`.
+    next to those of this package, and Zero Bubble's.
+devices: the accelerators of the tables; and latencies and bandwidths, each of which
+    gives a `Link`.
 gpipe: table 1 by `describe` and a run without values, tables 2 and 3 by `simulate`.
 
 What comes out: GPipe's "3.5 times on four times the devices" is 6.3/1.8, and 3.52 here.

@@ -18,7 +18,7 @@ D2L = "Zhang et al., Dive into Deep Learning, section 13.4, Hardware"
 
 
 class Hardware(NamedTuple):
-    """The latency and bandwidth of something that sends or reads; None if the source has no number.
+    """The latency and bandwidth of what sends or reads; None if the source has none.
 
     Args:
         name: what it is.
@@ -35,7 +35,7 @@ class Hardware(NamedTuple):
     source: str
 
     def seconds(self, n_bytes: float) -> float:
-        """Return the seconds until `n_bytes` have arrived; an unknown number counts as 0."""
+        """Return the seconds until `n_bytes` arrive; an unknown number counts as 0."""
         return (self.latency or 0) + (n_bytes / self.bandwidth if self.bandwidth else 0)
 
     def link(self, blocking: bool = False) -> Link:

@@ -1,4 +1,4 @@
-"""GPipe's tables 1, 2 and 3, computed: the largest networks that fit, and the throughput of its schedule.
+"""GPipe's tables 1, 2 and 3, computed: the largest networks that fit, throughput.
 
 `minipipe.papers.devices` says what is assumed of the devices.
 """
@@ -72,7 +72,7 @@ ACCELERATOR_OF = {"AmoebaNet-D": TPU_V2, "Transformer": TPU_V3}
 
 
 class Computed(NamedTuple):
-    """A column of table 1: what is published, and what is computed for the same network.
+    """A column of table 1: what is published, and what is computed here.
 
     Args:
         published: the column, a `Largest`.
@@ -115,7 +115,10 @@ def bytes_of_stages(
 ) -> tuple[list[int], list[int]]:
     """Return (bytes of parameters, bytes of activations), each a list over the stages.
 
-    With one micro-batch, nothing is recomputed.
+    Args:
+        family, size: which network, see `described`.
+        counts: the number of layers of each stage.
+        M: the micro-batches; of one, nothing is recomputed.
     """
     layers, shape = FAMILIES[family](*size)
     stages = cut_into_stages(described(family, size).rows, counts)
@@ -151,11 +154,12 @@ RUNS = {  # table -> {family: (device, size)}
 
 
 class Compared(NamedTuple):
-    """A published cell beside the simulated one, relative to that of K = 2 with the fewest micro-batches.
+    """A published cell and the simulated one.
 
     Args:
         table, family, K, M: which cell.
-        published, simulated: the throughputs.
+        published, simulated: the throughputs, relative to K = 2 with the fewest
+            micro-batches.
 
     Its error is simulated / published - 1.
     """
@@ -194,7 +198,12 @@ def speed_up(
     family: str, size: tuple[int, ...], K: int, M: int, device: Accelerator,
     cells: dict[tuple[int, int], float],
 ) -> float:
-    """Return the throughput, as a multiple of that with the least (K, M) in `cells`."""
+    """Return the throughput, as a multiple of that with the least (K, M) in `cells`.
+
+    Args:
+        family, size, K, M, device: as for `samples_per_second`.
+        cells: {(K, M): a published throughput}.
+    """
     base = samples_per_second(family, size, *min(cells), device)
     return samples_per_second(family, size, K, M, device) / base
 
@@ -204,7 +213,7 @@ def samples_per_second(family: str, size: tuple[int, ...], K: int, M: int, devic
     """Return the throughput of GPipe's schedule, in samples per second.
 
     Args:
-        family, size: which network.
+        family, size: which network, see `described`.
         K, M: stages and micro-batches.
         device: an `Accelerator`.
     """
@@ -216,7 +225,7 @@ def samples_per_second(family: str, size: tuple[int, ...], K: int, M: int, devic
 
 
 def stages_for(family: str, size: tuple[int, ...], K: int) -> list:
-    """Return the rows of a `Description` for each of K stages."""
+    """Return the rows of the network (`family`, `size`) for each of K stages."""
     rows = [*described(family, size).rows]
     if family == "Transformer":
         rows = [row for row in rows if row.name.startswith("TransformerBlock")]
@@ -225,7 +234,15 @@ def stages_for(family: str, size: tuple[int, ...], K: int) -> list:
 
 
 def makespan(seconds: Sequence[float], M: int, early: bool, sent: Any = 0, link: Link = Link()) -> float:
-    """Return the makespan of GPipe. seconds: for each stage, the forward of a micro-batch."""
+    """Return the makespan of GPipe with M micro-batches.
+
+    Args:
+        seconds: those of a micro-batch's forward in each stage.
+        M: the micro-batches.
+        early: whether recomputation runs before the gradient arrives.
+        sent: the bytes of a message, of one stage or of all.
+        link: the `Link` between two devices.
+    """
     schedule = gpipe(len(seconds), M)
     if early:
         schedule = with_recompute(schedule)
@@ -234,9 +251,9 @@ def makespan(seconds: Sequence[float], M: int, early: bool, sent: Any = 0, link:
 
 
 def equal_stages(K: int, M: int) -> tuple[float, ...]:
-    """Return the throughput relative to K = 2, M = 1 if all stages cost the same and messages nothing.
+    """Return the throughput of equal stages and free links, relative to K = 2, M = 1.
 
-    A pair: with recomputation before the gradient is there, and when it is.
+    A pair: with recomputation before the gradient arrives, and after that.
     """
     K, M = whole_number("K", K, 1), whole_number("M", M, 1)
     return tuple(

@@ -72,7 +72,7 @@ TABLE_3 = {
 
 
 class Accuracy(NamedTuple):
-    """A row of GPipe's table 4: images recognised by one large network, tuned to a data set of its own.
+    """A row of GPipe's table 4: images that one large network recognised after tuning.
 
     Args:
         dataset: its name.
@@ -105,7 +105,7 @@ ACCURACIES = (
 
 
 def text_of_hardware(rows: Iterable) -> str:
-    """Return a line for each `Hardware`: latency, bandwidth, and how long a megabyte takes.
+    """Return a line for each `Hardware` in `rows`: latency, bandwidth, time of 1 MB.
 
     >>> from minipipe.papers import HARDWARE
     >>> print(text_of_hardware([HARDWARE["Ethernet, 1 Gbit/s"]]))

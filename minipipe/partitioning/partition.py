@@ -29,7 +29,7 @@ CUT_BY = ("count", *COST_KINDS)  # what a `Cut` can balance
 
 
 class Times(NamedTuple):
-    """Seconds of a layer's forward F, and of its backward: input gradient I, weight gradient W."""
+    """Seconds of a layer: forward F, input gradient I, weight gradient W."""
 
     F: float
     I: float
@@ -42,12 +42,12 @@ def costs_of_layers(
 ) -> list:
     """Return the list of the layers' costs, for a partition.
 
-        by="parameters"     entries of W and b; a W that several layers share counts at the first of them
-        by="macs"           multiply-accumulates of a forward of one sample
-        by="bytes"          of the output for one sample in float32
-        by="time"           seconds of the forward and backward of `sample`, see `times_of_layers`
-        by=a function       by(layer, input_shape), where input_shape is that of one sample at this layer
-        by=a list           these costs
+        "parameters"   entries of W and b; a W that layers share counts at the first
+        "macs"         multiply-accumulates of a forward of one sample
+        "bytes"        of the output for one sample in float32
+        "time"         seconds of forward and backward, see `times_of_layers`
+        a function     by(layer, input_shape); the shape is that of one sample there
+        a list         these costs
 
     Only "time" creates the parameters. With all others the network may be larger than
     the memory of this computer.
@@ -55,9 +55,10 @@ def costs_of_layers(
     Args:
         layers: a list of layers.
         by: what to count, one of the above.
-        input_shape: the shape of one sample, such as (64,) or (3, 32, 32), which "macs", "bytes" and a
-            function need.
-        sample: a micro-batch (X, Y), which "time" needs; the others can take input_shape from its X.
+        input_shape: the shape of one sample, such as (64,) or (3, 32, 32), which
+            "macs", "bytes" and a function need.
+        sample: a micro-batch (X, Y), which "time" needs; the others can take
+            input_shape from its X.
         loss: the network's loss, which "time" needs.
 
     Raises:
@@ -120,18 +121,18 @@ def _pair(sample):
 def times_of_layers(
     layers: Sequence[Layer], loss: Loss, X: np.ndarray, Y: np.ndarray, rounds: int = 5
 ) -> list[Times]:
-    """Return [`Times(F, I, W)`], the seconds of each layer's forward and backward of a micro-batch.
+    """Return the `Times` of each layer with a micro-batch, in seconds.
 
     Args:
         layers: a list of layers.
         loss: the network's loss; the last layer's times include it.
         X: (n[0], m), the samples of the micro-batch.
         Y: (n[L], m), their labels.
-        rounds: each time is the median of this number of rounds through the whole network, after one
-            round for warming up.
+        rounds: each time is the median of this number of rounds through the whole
+            network, after one round for warming up.
 
-    So a disturbance in less than half of the rounds has no effect. Before the first
-    layer with parameters there is no backward, and I and W are 0.
+    So a disturbance in less than half of the rounds has no effect. Layers before the
+    first one with parameters have no backward: I and W are 0.
 
     >>> from minipipe.layers import Linear, ReLU
     >>> from minipipe.losses import MeanSquaredError
@@ -190,15 +191,15 @@ def partition(
     layers: Sequence[Layer], stages: int, by: str | Callable | Sequence = "parameters",
     input_shape: tuple | None = None, sample: tuple | None = None, loss: Loss | None = None,
 ) -> list[int]:
-    """Return the number of layers in each stage of the cut whose largest stage is smallest.
+    """Return the layers of each stage of the cut whose largest stage is smallest.
 
     Args:
         layers: a list of layers.
         stages: K.
-        by: the size of a layer: "parameters", "macs", "bytes", "time", a function (layer,
-            input_shape) -> cost, or a list with a cost for each layer.
+        by: the size of a layer: "parameters", "macs", "bytes", "time", a function
+            (layer, input_shape) -> cost, or a list with a cost for each layer.
         input_shape: the shape of one sample, which "macs", "bytes" and a function need.
-        sample, loss: a micro-batch (X, Y) and the loss, which "time" needs, see `costs_of_layers`.
+        sample, loss: a micro-batch (X, Y) and the loss, which "time" needs.
 
     For GPipe's cuts, pass `costs_of_layers` to `min_variance` (of its paper) or
     `histogram` (of its code) of `minipipe.partitioning`.
@@ -240,6 +241,6 @@ def counts_of(cut: Any, layers: Sequence[Layer], loss: Loss | None) -> list[int]
 
 
 def cut_into_stages(layers: Sequence[Layer], counts: Sequence[int]) -> list:
-    """Return `layers` as one list per stage, with `counts[s]` consecutive layers in stage s."""
+    """Return `layers` as one list per stage, with `counts[s]` layers in stage s."""
     rest = iter(layers)
     return [[next(rest) for _ in range(count)] for count in counts]

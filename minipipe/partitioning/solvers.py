@@ -17,12 +17,15 @@ from ..checks import listed, real_number, shown, whole_number, whole_numbers
 # Costs of any kind as proportional integers, with which all sums and comparisons are exact.
 
 def checked(name: str, numbers: Any, length: int | None = None) -> list:
-    """Return `numbers` as a list of Python numbers; raise `ValueError` if they cannot be costs.
+    """Return `numbers` as a list of Python numbers that can be costs.
 
     Args:
         name: their name in errors.
         numbers: finite numbers of at least 0.
         length: how many there must be, one for each layer; None for any length.
+
+    Raises:
+        ValueError: they cannot.
     """
     numbers = listed(name, numbers, least=0)
     if length is not None and len(numbers) != length:
@@ -44,7 +47,7 @@ def in_proportion(numbers: Sequence) -> list[int]:
 
 
 def sums(numbers: Iterable) -> list:
-    """Return [0, n_0, n_0 + n_1, ...] for `numbers`: where each layer begins, and the end of the last."""
+    """Return [0, n_0, n_0 + n_1, ...] for `numbers`: where layers begin and end."""
     return list(accumulate(numbers, initial=0))
 
 
@@ -73,12 +76,12 @@ def bisected(ends: Sequence[int], stages: int) -> list[int]:
 
 
 def _reach(ends, start, limit):
-    """Return the last possible end of a stage that begins at `start` and whose load is at most `limit`."""
+    """Return the last end of a stage from `start` with a load of at most `limit`."""
     return bisect_right(ends, ends[start] + limit) - 1
 
 
 def _filled(ends, n_stages, limit):
-    """Return (True, largest load) if the layers fit within `limit`, else (False, the next limit to try)."""
+    """Return (True, largest load) if all layers fit, else (False, next limit)."""
     start, largest, next_limit = 0, 0, ends[-1]
     for _ in range(n_stages):
         end = _reach(ends, start, limit)
@@ -91,7 +94,7 @@ def _filled(ends, n_stages, limit):
 
 
 def _evened(ends, n_stages, limit):
-    """Return the cut within `limit` whose stages, in turn, are nearest to an equal share of the rest."""
+    """Return the cut within `limit` whose stages are, in turn, nearest to equal."""
     n_layers = len(ends) - 1
     earliest = [n_layers]  # the first layer at which the last 0, 1, 2, ... stages can begin
     for _ in range(n_stages - 1):
@@ -117,7 +120,7 @@ LARGEST_SQUARE = 2**62  # the sum of two of these, less 1, is the largest intege
 
 
 def loads(costs: Sequence, counts: Sequence[int]) -> list:
-    """Return the sum of the costs in each stage, of a cut with `counts[s]` consecutive layers in stage s.
+    """Return the sum of the `costs` of the `counts[s]` layers of each stage s.
 
     >>> loads([10, 10, 10, 10, 11, 11], [3, 3])
     [30, 32]
@@ -132,7 +135,9 @@ def loads(costs: Sequence, counts: Sequence[int]) -> list:
 
 
 def equal_counts(n_layers: int, stages: int) -> list[int]:
-    """Return the layers of each of the `stages` of an equal cut of `n_layers`; the first may have one more.
+    """Return the layers of each of `stages` equal parts of `n_layers`.
+
+    The first may have one more.
 
     >>> equal_counts(7, 4)
     [2, 2, 2, 1]
@@ -148,15 +153,15 @@ def equal_counts(n_layers: int, stages: int) -> list[int]:
 
 
 def histogram(costs: Sequence, stages: int) -> list[int]:
-    """Return the cut of `costs` into `stages` by GPipe's released code: the number of layers of each.
+    """Return the cut of `costs` into `stages` by GPipe's released code.
 
         layer i goes to stage min(int(K (c_0 + ... + c_i) / total), K - 1)
 
-    A layer that costs more than the share of a stage can leave a stage without layers: its count is 0,
-    and a pipeline refuses such a list. Source: the public code to Huang et al.
-    2018, arXiv 1811.06965.
+    A layer that costs more than the share of a stage can leave a stage without layers:
+    its count is 0, and a pipeline refuses such a list. Source: the public code to Huang
+    et al. 2018, arXiv 1811.06965.
 
-    >>> histogram([1, 1, 1, 1], 2), histogram([1, 8, 1], 3)     # a layer that ends at a border is behind it
+    >>> histogram([1, 1, 1, 1], 2), histogram([1, 8, 1], 3)
     ([1, 3], [1, 0, 2])
     """
     ends, counts = sums(_as_integers(costs, stages))[1:], [0] * stages
@@ -171,7 +176,7 @@ def histogram(costs: Sequence, stages: int) -> list[int]:
 
 
 def min_max(costs: Sequence, stages: int) -> list[int]:
-    """Return the cut whose slowest stage is as fast as in any cut: the largest sum of costs is least.
+    """Return the cut whose slowest stage, that with the most costs, is fastest.
 
     Args:
         costs: one for each of L layers: integers, Fractions or floats of at least 0,
@@ -194,7 +199,7 @@ def min_max(costs: Sequence, stages: int) -> list[int]:
 def min_variance(costs: Sequence, stages: int) -> list[int]:
     """Return the cut whose stages vary least, as the paper on GPipe asks:
 
-        minimise  sum over the stages s of  (load_s - total / K)^2,  which is the same as  sum of load_s^2
+        minimise  sum of (load_s - total / K)^2,  which is the same as  sum of load_s^2
 
     Args:
         costs: one for each of L layers, as in `min_max`.

@@ -1,4 +1,4 @@
-"""A plan for a cluster by closed formulas; the seconds and bytes of a network in stages.
+"""Plans for a cluster by closed formulas; seconds and bytes of a network in stages.
 
 Where to read: `transformer` has a model, the ways to split it, and its bytes; `seconds`
 the time of a step; `hardware` GPUs and links, with what was measured; `search` prices

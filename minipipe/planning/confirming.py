@@ -1,4 +1,4 @@
-"""A choice on the exact engine: its order, with messages and exchanges on NVLink and NICs."""
+"""A choice on the exact engine, with messages and exchanges on NVLink and NICs."""
 
 from dataclasses import dataclass, replace
 from math import gcd
@@ -50,12 +50,12 @@ class Confirmed:
 
 
 def confirm(found: Estimate) -> Confirmed:
-    """Return `Confirmed`: the step of a plan on the exact engine, compared with the formulas.
+    """Return the step of a plan on the exact engine, compared with the formulas.
 
     An action takes the seconds of the formulas, with the exchanges of T shards. The
     engine finds the waits: for messages between stages, and for exchanges of replicas,
-    first within a node and then between nodes. Each GPU has a port in and out for NVLink
-    and others for its NIC. The gradients of a stage travel in 8 segments, each as soon
+    first within a node and then between nodes. Each GPU has ports for NVLink and others
+    for its NIC. The gradients of a stage travel in 8 segments, each as soon
     as its backward is done; with ZeRO, parameters are gathered when a step begins.
 
     A run has at most 100,000 computations and messages, which take some seconds. For a
@@ -109,7 +109,7 @@ def confirm(found: Estimate) -> Confirmed:
 
 
 def place(choice: Choice, device: int) -> tuple[int, int]:
-    """Return (replica, position in the pipeline) of a device."""
+    """Return (replica, position in the pipeline) of `device` in `choice`."""
     if choice.inner == "K":
         return divmod(device, choice.K)
     k, d = divmod(device, choice.D)
@@ -117,12 +117,12 @@ def place(choice: Choice, device: int) -> tuple[int, int]:
 
 
 def segments_of(model: Transformer, choice: Choice) -> int:
-    """Return the number of segments of a stage: one without exchanges."""
+    """Return the segments of a stage of `model` in `choice`: one without exchanges."""
     return min(SEGMENTS, max(1, model.layers // choice.K // choice.v)) if choice.D > 1 else 1
 
 
 def small_enough(found: Estimate) -> Estimate:
-    """Return `found`, or an `Estimate` with fewer micro-batches and replicas whose run takes seconds."""
+    """Return `found`, or fewer micro-batches and replicas, whose run takes seconds."""
     while steps_of(found) > MOST_STEPS:
         choice, nodes, batch = found.choice, found.nodes, found.batch
         if choice.M % (2 * choice.K) == 0 and choice.M >= 4 * choice.K:
@@ -139,14 +139,14 @@ def small_enough(found: Estimate) -> Estimate:
 
 
 def steps_of(found: Estimate) -> int:
-    """Return about how many computations and messages a run has."""
+    """Return about how many computations and messages a run of `found` has."""
     choice, near = found.choice, replicas_in_node(found)
     exchanges = 2 * (near - 1 + choice.D // near - 1) * (choice.M if choice.zero > 1 else 1)
     return choice.D * choice.K * choice.v * segments_of(found.model, choice) * (3 * choice.M + exchanges)
 
 
 def replicas_in_node(found: Estimate) -> int:
-    """Return the number of replicas of a stage within each node."""
+    """Return the number of replicas of a stage of `found` within each node."""
     choice, size = found.choice, found.nodes.gpus // found.choice.T
     if choice.inner == "K":
         size = size // choice.K if size % choice.K == 0 else 1
@@ -154,7 +154,7 @@ def replicas_in_node(found: Estimate) -> int:
 
 
 def order_of(choice: Choice) -> Schedule:
-    """Return the `Schedule` of all replicas, in which the devices of a node have consecutive numbers."""
+    """Return the `Schedule` of `choice`; devices of a node have consecutive numbers."""
     if choice.v > 1:
         order = interleaved_one_f_one_b(choice.K, choice.M, choice.v)
     else:
@@ -165,11 +165,11 @@ def order_of(choice: Choice) -> Schedule:
 
 
 def with_exchanges(schedule: Schedule, choice: Choice) -> Schedule:
-    """Return `schedule` with the exchanges of replicas: all-reduces, or those of ZeRO.
+    """Return `schedule` with the exchanges of replicas in `choice`.
 
-    ZeRO scatters gradients (S) after the last backward of a segment, with 2 and 3 after
-    each backward. It gathers parameters (G) when a step begins, with 3 before each piece
-    of work, which waits for them, and frees them afterwards (X).
+    Without ZeRO, these are all-reduces. ZeRO scatters gradients (S) after the last
+    backward of a segment, with 2 and 3 after each backward. It gathers parameters (G)
+    when a step begins, with 3 before each piece of work, and frees them afterwards (X).
     """
     if choice.D == 1:
         return schedule
@@ -192,7 +192,7 @@ def with_exchanges(schedule: Schedule, choice: Choice) -> Schedule:
 
 
 def costs_of_stages(found: Estimate) -> Costs:
-    """Return the `Costs` of a replica's stages, in seconds."""
+    """Return the `Costs` of the stages of a replica of `found`, in seconds."""
     model, nodes, choice = found.model, found.nodes, found.choice
     of_layer = layer(model, nodes, choice, found.recipe, found.software)
     layers, seconds = layers_of_stages(model, choice), []
@@ -211,10 +211,10 @@ def costs_of_stages(found: Estimate) -> Costs:
 
 
 class OnTheWire:
-    """The gradients and parameters of a segment on one device, as exchanges of replicas.
+    """The exchanges of replicas for a segment on one device.
 
     Args:
-        gradients, parameters: their bytes.
+        gradients, parameters: the bytes of the segment's.
         near: the number of replicas within each node.
     """
 
@@ -222,21 +222,24 @@ class OnTheWire:
         self.gradients, self.parameters, self.near = gradients, parameters, near
 
     def all_reduce(self, i: int, group: Group, algorithm: str) -> Program:
-        """A program: scatter gradients, and gather their sums."""
+        """A program: scatter gradients over `group`, and gather their sums.
+
+        i, algorithm: not used, but arguments of every stage.
+        """
         label = group.begin("all-reduce")
         yield from self._half(group, self.gradients, f"{label}: scatter")
         yield from self._half(group, self.gradients, f"{label}: gather")
 
     def reduce_scatter(self, i: int, group: Group) -> Program:
-        """A program: scatter gradients."""
+        """A program: scatter gradients over `group`. i: not used."""
         yield from self._half(group, self.gradients, group.begin("reduce-scatter"))
 
     def gather(self, group: Group) -> Program:
-        """A program: gather parameters."""
+        """A program: gather parameters over `group`."""
         yield from self._half(group, self.parameters, group.begin("gather of parameters"))
 
     def _half(self, group, n_bytes, label):
-        """A program: half a ring within nodes, then between them. Scatter and gather send equal bytes."""
+        """A program: half a ring in nodes, then between them, for either half."""
         node, place = divmod(group.rank, self.near)
         inside = group.part(range(node * self.near, (node + 1) * self.near))
         between = group.part(range(place, group.size, self.near))
@@ -246,6 +249,6 @@ class OnTheWire:
 
 
 def updated(program: Program, seconds: float) -> Program:
-    """A program: do `program`, and then the update of a device's parameters."""
+    """A program: do `program`, and then an update of parameters, of `seconds`."""
     yield from program
     yield Compute(Label("update", "U"), ticks=seconds)

@@ -31,7 +31,7 @@ MOST = {"layers": 10_000, "heads": 10_000}  # numbers whose divisors a plan trie
 
 
 def checked(thing: Any, least: Any = (), infinite: Sequence[str] = (), below_one: Sequence[str] = ()) -> None:
-    """Check the texts and numbers of a frozen dataclass by their types; convert numbers to Python's.
+    """Check the fields of a frozen dataclass by their types; make numbers Python's.
 
     Args:
         thing: the object. Its numbers must be finite and above 0, but for:
@@ -159,7 +159,7 @@ class Nodes:
 
 
 def between(x: float, points: list[tuple[float, float]]) -> float:
-    """Return the value at `x` on straight lines through sorted `points`, flat outside."""
+    """Return the value at `x` on lines through sorted `points`, flat outside."""
     i = bisect_right(points, (x, inf))
     if i in (0, len(points)):
         return points[min(i, len(points) - 1)][1]
@@ -168,7 +168,7 @@ def between(x: float, points: list[tuple[float, float]]) -> float:
 
 
 def _columns(value):
-    """Return [(log2 size, [(log2 rows, log2 speed)])], speeds beside `MEASURED_TOP`.
+    """Return [(log2 size, [(log2 rows, log2 speed)])], speeds by `MEASURED_TOP`.
 
     A product with more rows never takes less time, so a speed is at most rows / the
     longest time of fewer rows.
@@ -193,7 +193,7 @@ SMALLEST_SIZE, FEWEST_ROWS = 1024 * 4096, 16
 def product(gpu: GPU, rows: float, size: float, weight: bool = False) -> float:
     """Return the seconds of a product: 2 rows size / (top peak shape).
 
-    shape is what a product of so many rows and parameters reaches beside the largest:
+    shape is the speed of a product of these rows and parameters by that of the largest:
     `MEASURED`, with straight lines between the log2 of rows, size and speed, flat
     outside. Equal durations are equally efficient, so a GPU that is x times slower
     enters with x times as many rows. A smaller product than the smallest that was

@@ -1,4 +1,4 @@
-"""What a network in stages will need: its seconds, measured; its bytes, counted without values."""
+"""What a network in stages needs: seconds, measured; bytes, without values."""
 
 import copy
 from collections.abc import Iterable, Sequence
@@ -38,9 +38,9 @@ class NoValues:
 
 
 def without_values(layers: Iterable[Layer]) -> list[Layer]:
-    """Return copies of `layers` whose parameters are `MetaArray`s: they have a shape and no values.
+    """Return copies of `layers` with `MetaArray`s, a shape alone, as parameters.
 
-    A network of them takes `MetaArray`s as X and Y, runs as any other network, and
+    A network of these takes `MetaArray`s as X and Y, runs as any other network, and
     counts the same bytes with `count_bytes=True`. But nothing is drawn, computed or
     allocated, so it may be larger than this computer's memory. Tokens are the
     exception: X is then an array of zeros.
@@ -72,7 +72,7 @@ def measure(
     layers: Sequence[Layer], loss: Any, stages: int | Cut, X: Any, Y: Any, dtype: Any = None,
     rounds: int = 5, at_once: int = 1,
 ) -> Costs:
-    """Measure a micro-batch in each layer; return the `Costs` of the stages, in seconds and bytes.
+    """Measure a micro-batch in each layer; return `Costs` of stages, in seconds.
 
     `simulate(schedule, costs, link)` then predicts how long a schedule with any number
     of such micro-batches takes.
@@ -84,7 +84,7 @@ def measure(
         X, Y: the micro-batch, (n[0], m) and (n[L], m).
         dtype: as for `Network`.
         rounds: how often each layer is timed, see `times_of_layers`.
-        at_once: how many threads measure at the same time, each a network of its own; the
+        at_once: how many threads measure at the same time, each its own network; the
             seconds are their mean. Cores share the memory of a computer, so each is
             slower while the others work, as in a run.
 

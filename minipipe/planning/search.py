@@ -1,4 +1,4 @@
-"""The plan for a cluster: all ways to split a model, the best one, and its neighbours."""
+"""The plan for a cluster: all ways to split a model, the best, its neighbours."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -68,12 +68,12 @@ class Estimate:
 
     @property
     def mfu(self) -> float:
-        """The share of the specified peak that is used, recomputation not counted (MFU)."""
+        """The used share of the specified peak, without recomputation (MFU)."""
         return self.tokens_per_second * self.model.flops_of_token / (self.nodes.n * self.nodes.gpu.peak)
 
 
 class Neighbour(NamedTuple):
-    """Another choice: its difference as `name`, its `Estimate`, and the reason why it loses."""
+    """Another choice: its difference as `name`, its `Estimate`, and why it loses."""
 
     name: str
     estimate: Estimate
@@ -97,11 +97,11 @@ class Plan:
     ways: int
 
     def plot(self) -> Any:
-        """Return a matplotlib `Figure`: parts of a step and kinds of bytes, compared with neighbours."""
+        """Return a matplotlib `Figure`: parts of a step and kinds of bytes."""
         return SHOWS.load()["plan"](self)
 
     def save(self, path: str | PathLike) -> None:
-        """Write the picture into a file, such as "plan.svg", "plan.png" or "plan.pdf"."""
+        """Write the picture into a file; path: such as "plan.svg" or "plan.png"."""
         SHOWS.load()["save_plan"](self, path)
 
     def __str__(self):
@@ -126,7 +126,7 @@ class Plan:
 
 
 def text_of_seconds(x: float) -> str:
-    """Return seconds as text, with three or four digits."""
+    """Return `x` seconds as text, with three or four digits."""
     return f"{x:.4g}" if x < 1 else f"{x:.2f}" if x < 100 else f"{x:,.0f}"
 
 
@@ -161,7 +161,11 @@ def estimate(
 def checked_arguments(
     model: Transformer, nodes: Nodes, batch: int, recipe: Recipe, software: Software
 ) -> int:
-    """Return the batch; raise `ValueError` for an argument of the wrong type."""
+    """Return the batch; raise `ValueError` for an argument of the wrong type.
+
+    Args:
+        model, nodes, batch, recipe, software: as for `estimate`.
+    """
     kinds = {"model": Transformer, "nodes": Nodes, "recipe": Recipe, "software": Software}
     for (name, kind), value in zip(kinds.items(), (model, nodes, recipe, software), strict=True):
         if not isinstance(value, kind):
@@ -170,7 +174,11 @@ def checked_arguments(
 
 
 def checked_choice(model: Transformer, nodes: Nodes, batch: int, choice: Choice) -> Choice:
-    """Return `choice` with Python's numbers; raise `ValueError` if it is not possible."""
+    """Return `choice` with Python's numbers; raise `ValueError` if it is impossible.
+
+    Args:
+        model, nodes, batch, choice: as for `estimate`.
+    """
     if not isinstance(choice, Choice):
         raise ValueError(f"choice={shown(choice)} must be a Choice: Choice(D=8, T=1, K=1, b=2, M=4)")
     names = ("D", "T", "K", "b", "M", "v")
@@ -210,7 +218,12 @@ def divisors(n: int, most: float = inf) -> list[int]:
 def ways_of_split(
     model: Transformer, split: tuple[int, int, int, int, int], gpus: int
 ) -> Iterator[tuple[str, int, int, str]]:
-    """Yield every (schedule, v, zero, inner) that is possible with one split (D, T, K, b, M)."""
+    """Yield every (schedule, v, zero, inner) for a `model` and nodes of `gpus` GPUs.
+
+    Args:
+        model, gpus: the `Transformer`; the GPUs of a node.
+        split: (D, T, K, b, M).
+    """
     D, T, K, _, M = split
     if K == 1:
         yield from (("1f1b", 1, zero, "D") for zero in range(4 if D > 1 else 1))
@@ -226,14 +239,18 @@ def ways_of_split(
 
 
 def are_stages(layers: int, n: int) -> bool:
-    """Tell whether n stages can have equally many layers, with embedding and logits as layers or without."""
+    """Tell whether n stages can have equally many of these `layers`, or of 2 more."""
     return layers % n == 0 or (layers + 2) % n == 0
 
 
 def every_way(
     model: Transformer, nodes: Nodes, batch: int, recipe: Recipe, software: Software
 ) -> list[Estimate]:
-    """Return an `Estimate` of every choice: T within a node, stages of equally many layers."""
+    """Return an `Estimate` of every choice: T in a node, stages of equal layers.
+
+    Args:
+        model, nodes, batch, recipe, software: as for `estimate`.
+    """
     # fused attention keeps no scores, so there is nothing for "selective" to recompute
     recomputations = [name for name in RECOMPUTATIONS if name != "selective" or not software.flash]
     found = []
@@ -252,7 +269,7 @@ def every_way(
 
 
 def simplicity(found: Estimate) -> tuple:
-    """Return a key that is smaller for simpler choices."""
+    """Return a key of `found` that is smaller for simpler choices."""
     choice = found.choice
     return (
         RECOMPUTATIONS.index(choice.recompute), sum(n > 1 for n in choice[:3]), choice.zero,
@@ -263,7 +280,7 @@ def simplicity(found: Estimate) -> tuple:
 def plan(
     model: Transformer, nodes: Nodes, batch: int, recipe: Recipe = Recipe(), software: Software = Software()
 ) -> Plan:
-    """Return the `Plan`: the best way to train a model on nodes, and why its neighbours lose.
+    """Return the `Plan`: the best way to train a model, and why its neighbours lose.
 
     Every choice is priced by formulas; of those within 1 % of the fastest, the simplest
     is the best: less recomputation, fewer axes, lower ZeRO, 1F1B first.
@@ -295,7 +312,7 @@ def plan(
 
 
 def _too_large(smallest):
-    """Return the error text: how many bytes the smallest choice needs, and what would make the model fit."""
+    """Return the error text: the bytes of the smallest choice, and what would fit."""
     model, nodes, limit = smallest.model, smallest.nodes, SAFE * smallest.nodes.gpu.memory
     rest = smallest.batch, smallest.recipe, smallest.software
     remedy = f"a GPU of {smallest.n_bytes / SAFE / 1e9:.0f} GB"
@@ -312,7 +329,7 @@ def _too_large(smallest):
 
 
 def neighbours_of(best: Estimate, ways: list[Estimate]) -> list[Neighbour]:
-    """Return a `Neighbour` for twice and half T, K and b, for D alone, and for other settings.
+    """Return a `Neighbour` for twice and half T, K, b, for D alone, other settings.
 
     If an axis changes, the rest is the best for it. If a setting changes, the rest
     stays, but a schedule gets its best number of stages on each device.
@@ -348,7 +365,7 @@ def neighbours_of(best: Estimate, ways: list[Estimate]) -> list[Neighbour]:
 
 
 def _neighbour(name, found, best):
-    """Return a `Neighbour` whose reason is the parts that take longer, or that it does not fit."""
+    """Return a `Neighbour`: which parts take longer, or that it does not fit."""
     if not found.fits:
         return Neighbour(name, found, f"does not fit: {found.n_bytes / 1e9:.0f} GB")
     more = {part: x - best.parts.get(part, 0.0) for part, x in found.parts.items()}

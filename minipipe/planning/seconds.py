@@ -1,4 +1,4 @@
-"""The seconds of a step: the parts of a layer, a pipeline of stages, exchanges of replicas."""
+"""The seconds of a step: the parts of a layer, a pipeline, exchanges of replicas."""
 
 from typing import Any
 
@@ -22,6 +22,9 @@ def attention(model: Transformer, gpu: GPU, choice: Choice, software: Software) 
     GPU's two shares of its peak. Stored: two products of all scores at 0.6 top, and
     13 bytes a score; backward twice the products and 1.5 times the bytes.
 
+    Args:
+        model, gpu, choice, software: as for `step`.
+
     Source: Dao 2023 (FlashAttention-2); Korthikanti et al. 2022.
     """
     s, b, T = model.seq, choice.b, choice.T
@@ -35,11 +38,14 @@ def attention(model: Transformer, gpu: GPU, choice: Choice, software: Software) 
 
 
 def elementwise(model: Transformer, gpu: GPU, choice: Choice, software: Software) -> tuple[float, float]:
-    """Return the seconds of norms, additions, masks and activations, (forward, backward).
+    """Return the seconds of norms, sums, masks and activations, (forward, backward).
 
     They move (20, with dropout 22, + 4 f/h) s b h bytes forward and (24 + 6 f/h)
-    backward, gated 6 and 10 f/h, and rotary positions 4 (1 + kappa) each way. Terms with
-    f/h or kappa are divided by T, the others with `sequence` only.
+    backward, gated 6 and 10 f/h, and rotary positions 4 (1 + kappa) each way. Terms
+    with f/h or kappa are divided by T, the others with `sequence` only.
+
+    Args:
+        model, gpu, choice, software: as for `step`.
     """
     wide, T = model.ffn / model.hidden, choice.T
     rotary = 0 if model.places else 4 * (1 + model.kappa)
@@ -54,6 +60,9 @@ def tensor_parallel(model: Transformer, nodes: Nodes, choice: Choice) -> float:
 
     Two all-reduces of 2 s b h bytes, or with `sequence` their halves, as many bytes.
 
+    Args:
+        model, nodes, choice: as for `step`.
+
     Source: Shoeybi et al. 2019; Korthikanti et al. 2022.
     """
     n_bytes = 2 * model.seq * choice.b * model.hidden
@@ -67,6 +76,9 @@ def layer(model: Transformer, nodes: Nodes, choice: Choice, recipe: Recipe, soft
     ("full"), half of the computation of F ("half"), or attention ("selective") to I. W
     adds to the gradient of the earlier micro-batches: it reads and writes `gradient`
     bytes for each parameter, where the product alone would write 2 bytes.
+
+    Args:
+        model, nodes, choice, recipe, software: as for `step`.
     """
     gpu, T, rows = nodes.gpu, choice.T, model.seq * choice.b
     products = sum(product(gpu, rows, size / T) for size in model.matrices)
@@ -96,7 +108,11 @@ def layer(model: Transformer, nodes: Nodes, choice: Choice, recipe: Recipe, soft
 
 
 def logits(model: Transformer, gpu: GPU, choice: Choice) -> Times:
-    """Return {part: (F, I, W)} of the last product, h x V/T, and its loss."""
+    """Return {part: (F, I, W)} of the last product, h x V/T, and its loss.
+
+    Args:
+        model, gpu, choice: as for `step`.
+    """
     rows = model.seq * choice.b
     ahead = product(gpu, rows, model.table / choice.T)
     moved = LOGITS * rows * model.vocab / choice.T / gpu.bandwidth / 2
@@ -107,7 +123,7 @@ def logits(model: Transformer, gpu: GPU, choice: Choice) -> Times:
 
 
 def times(parts: Times, n: float, more: Any = ()) -> Times:
-    """Return {part: (F, I, W)} of n layers of the given `parts`, plus `more` of the same form."""
+    """Return n times `parts`, {part: (F, I, W)} of a layer, plus `more` such parts."""
     more = dict(more)
     return {
         part: tuple(n * x + y for x, y in zip(seconds, more.get(part, (0.0,) * 3), strict=True))
@@ -116,15 +132,18 @@ def times(parts: Times, n: float, more: Any = ()) -> Times:
 
 
 def seconds_of(parts: Times) -> float:
-    """Return the sum of {part: (F, I, W)}."""
+    """Return the sum of `parts`, {part: (F, I, W)}."""
     return sum(map(sum, parts.values()))
 
 
 def message(model: Transformer, nodes: Nodes, choice: Choice) -> tuple[float, float]:
-    """Return (c, o): the seconds of a message between stages, and of its transfer alone.
+    """Return (c, o): the seconds of a message between stages, and of its transfer.
 
-    It has 2 s b h bytes; each of T GPUs sends 1/T of them, and without `sequence` the
-    receivers gather the whole.
+    Args:
+        model, nodes, choice: as for `step`.
+
+    The message has 2 s b h bytes; each of T GPUs sends 1/T of them, and without
+    `sequence` the receivers gather the whole.
 
     Source: Narayanan et al. 2021, section 4.1.
     """
@@ -152,8 +171,8 @@ def pipeline(
         interleaved  (M - 1) max(t, 2 v o) + t + S/v + 2 (K v - 1) c
 
     Compared with the engine, equal stages take the same time with free messages, and
-    the same within some percent with slow ones: ZB-H1 within 5 % if W is the shortest of
-    F, I and W; up to 12 % less than here if W is twice as long as F and M = K.
+    the same within some percent with slow ones: ZB-H1 within 5 % if W is the shortest
+    of F, I and W; up to 12 % less than here if W is twice as long as F and M = K.
 
     Args:
         choice: the `Choice`.
@@ -211,10 +230,10 @@ def copies(
 
 
 def optimizer(gpu: GPU, choice: Choice, recipe: Recipe, n: float) -> float:
-    """Return the seconds of an update.
+    """Return the seconds of an update of n parameters.
 
-    It moves 2 gradient + 2 (master + moments) + parameter bytes for each parameter; with
-    ZeRO a GPU updates 1/D of them.
+    It moves 2 gradient + 2 (master + moments) + parameter bytes for each; with ZeRO a
+    GPU updates 1/D of them. gpu, choice, recipe: as for `step`.
     """
     n_bytes = 2 * recipe.gradient + 2 * (recipe.master + recipe.moments) + recipe.parameter
     return n_bytes * n / (choice.D if choice.zero else 1) / gpu.bandwidth
@@ -223,7 +242,15 @@ def optimizer(gpu: GPU, choice: Choice, recipe: Recipe, n: float) -> float:
 def step(
     model: Transformer, nodes: Nodes, choice: Choice, recipe: Recipe, software: Software
 ) -> dict[str, float]:
-    """Return {part: seconds} of a step, whose time is their sum."""
+    """Return {part: seconds} of a step, whose time is their sum.
+
+    Args:
+        model: the `Transformer`.
+        nodes: the `Nodes`, whose GPUs are of one kind, `gpu` elsewhere.
+        choice: how the model is split.
+        recipe: the bytes of each parameter.
+        software: how a framework runs the model.
+    """
     of_layer, of_logits = layer(model, nodes, choice, recipe, software), logits(model, nodes.gpu, choice)
     _, of_middle, of_last = on_devices(choice, layers_of_stages(model, choice))
     last, middle = times(of_layer, of_last, of_logits), times(of_layer, of_middle)

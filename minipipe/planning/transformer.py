@@ -77,7 +77,7 @@ class Transformer:
 
     @cached_property
     def layer(self) -> float:
-        """Parameters of a layer: h^2 (2 + 2 kappa) + (2, gated 3) h f, and 13 h or 2 h more."""
+        """Parameters of a layer: h^2 (2 + 2 kappa) + (2, gated 3) h f + 13 or 2 h."""
         return sum(self.matrices) + (13 if self.biases else 2) * self.hidden
 
     @cached_property
@@ -101,10 +101,10 @@ class Transformer:
 
     @classmethod
     def from_config(cls, path: str | PathLike, seq: int | None = None) -> "Transformer":
-        """Return the Transformer of a Hugging Face config: llama, mistral, qwen2 or gpt2.
+        """Return the Transformer of a config: llama, mistral, qwen2 or gpt2.
 
         Args:
-            path: the file.
+            path: the file, a config.json of Hugging Face.
             seq: tokens of a sample; by default the number of positions of the model.
 
         Raises:
@@ -204,11 +204,11 @@ class Software:
         scores: share of the scores that the fused kernel computes: 0.5, those below the
             diagonal.
         overlap: share of a forward or a backward that can hide exchanges of replicas.
-        behind_w: whether the exchanges of T shards in the backward are hidden behind W
+        behind_w: whether W hides the exchanges of T shards in the backward
             (Korthikanti et al. 2022, section 6.2).
         hidden_T: share of the other exchanges of T shards that is hidden.
         launch: seconds of a kernel's launch, 0 if they are hidden.
-        passes: the bytes that elementwise kernels move, relative to the best fused ones.
+        passes: the bytes that elementwise kernels move, relative to the best fused.
     """
 
     flash: bool = True
@@ -272,6 +272,9 @@ def kept_of_layer(model: Transformer, software: Software, choice: Choice) -> flo
     + (4, gated 6) f/h, with 4 a/h for fused attention, or 2 a s/h, with dropout
     5 a s/h, for stored scores, which "selective" drops.
 
+    Args:
+        model, software, choice: as for `memory`.
+
     Source: Korthikanti et al. 2022, table 2; measured on an H200 within 1.6 %.
     """
     h, a = model.hidden, model.heads
@@ -285,12 +288,15 @@ def kept_of_layer(model: Transformer, software: Software, choice: Choice) -> flo
 
 
 def along(choice: Choice) -> int:
-    """Return the number that norms, their inputs and outputs are divided by: T with `sequence`, else 1."""
+    """Return what norms and their inputs are divided by in `choice`: T, or 1."""
     return choice.T if choice.sequence else 1
 
 
 def recomputed_layer(model: Transformer, software: Software, choice: Choice) -> tuple[float, float]:
-    """Return (bytes that a layer keeps of a micro-batch, bytes of one layer's workspace).
+    """Return (bytes that a layer keeps of a micro-batch, bytes of its workspace).
+
+    Args:
+        model, software, choice: as for `memory`.
 
     "full" keeps the input of a layer, 2 s b h, and needs the bytes of one whole layer
     while it recomputes; "half" keeps the mean of both.
@@ -305,10 +311,10 @@ def recomputed_layer(model: Transformer, software: Software, choice: Choice) -> 
 
 
 def alive(choice: Choice, last: bool) -> float:
-    """Return the micro-batches alive on the first or last device, in shares of a device.
+    """Return the micro-batches of `choice` alive on the first, or the `last`, device.
 
-    Interleaved: min(M, K + (K - 1)/v), on the last device K - (K - 1)/v; for others, the
-    schedule's own fact. Source: Narayanan et al. 2021; the schedules' own.
+    They are in shares of a device. Interleaved: min(M, K + (K - 1)/v), on the last
+    K - (K - 1)/v; for others, the schedule's own fact. Source: Narayanan et al. 2021.
     """
     K, M, v = choice.K, choice.M, choice.v
     if choice.schedule == "interleaved":
@@ -317,7 +323,7 @@ def alive(choice: Choice, last: bool) -> float:
 
 
 def layers_of_stages(model: Transformer, choice: Choice) -> list[int]:
-    """Return how many layers each of K v stages has.
+    """Return how many layers of `model` each of the K v stages of `choice` has.
 
     It is L / (K v) or, if that is not whole, (L + 2) / (K v) with embedding and logits
     as one layer each (Llama 3).
@@ -332,7 +338,7 @@ def layers_of_stages(model: Transformer, choice: Choice) -> list[int]:
 
 
 def parameters_of_stages(model: Transformer, choice: Choice) -> list[float]:
-    """Return how many parameters a GPU has of each stage, tables included."""
+    """Return how many parameters of `model` a GPU of `choice` has of each stage."""
     found = [n * model.layer for n in layers_of_stages(model, choice)]
     found[0] += model.embedding
     found[-1] += 0 if choice.K == 1 and model.tied else model.table
@@ -340,7 +346,10 @@ def parameters_of_stages(model: Transformer, choice: Choice) -> list[float]:
 
 
 def on_devices(choice: Choice, of_stages: Sequence[float]) -> list:
-    """Return the sums over the stages of the first device, of one in the middle and of the last."""
+    """Return the sums of `of_stages` on the first, a middle and the last device.
+
+    choice: as for `memory`.
+    """
     K = choice.K
     return [sum(of_stages[k::K]) for k in (0, min(1, K - 1), K - 1)]
 
@@ -348,8 +357,12 @@ def on_devices(choice: Choice, of_stages: Sequence[float]) -> list:
 def state(model: Transformer, recipe: Recipe, choice: Choice, n: float) -> dict[str, float]:
     """Return {kind: bytes} that a GPU keeps for its n parameters.
 
-    ZeRO 1, 2, 3 divide optimizer state, gradients and parameters by D. The largest layer
-    or table is held as a whole: its gradient with 2, its parameters twice with 3.
+    ZeRO 1, 2, 3 divide optimizer state, gradients and parameters by D. The largest
+    layer or table is held as a whole: its gradient with 2, its parameters twice with 3.
+
+    Args:
+        model, recipe, choice: as for `memory`.
+        n: how many parameters.
 
     Source: Rajbhandari et al. 2020.
     """
@@ -368,6 +381,9 @@ def memory(
     """Return {kind: bytes} of the fullest GPU, which has the first stage or the last.
 
     Logits keep 10 s b V/T, and the last norm 4 s b h.
+
+    Args:
+        model, nodes, choice, recipe, software: as for `estimate`.
     """
     of_devices = []
     kept, workspace = recomputed_layer(model, software, choice)
