@@ -97,7 +97,7 @@ def confirm(found: Estimate) -> Confirmed:
     programs = programs_of_schedule(Wires(schedule), perform_on, stages)
     for device, lanes in enumerate(programs):
         n = sum(numbers[stage] for stage, place in stages if place == device)
-        lanes["compute"] = updated(lanes["compute"], optimizer(nodes.gpu, choice, recipe, n))
+        lanes["compute"] = updated(lanes["compute"], optimizer(run, n))
     size = nodes.gpus // choice.T  # devices of a node
     links = in_nodes(len(programs), size, Link(nodes.nvlink_latency), Link(nodes.nic_latency))
     ways = ports(len(programs), nodes.inward, within=size) + ports(len(programs), nodes.outward, between=size)
@@ -194,10 +194,9 @@ def with_exchanges(schedule: Schedule, choice: Choice) -> Schedule:
 def costs_of_stages(found: Estimate) -> Costs:
     """Return the `Costs` of the stages of a replica of `found`, in seconds."""
     model, nodes, choice = found.model, found.nodes, found.choice
-    of_layer = layer(model, nodes, choice, found.recipe, found.software)
-    layers, seconds = layers_of_stages(model, choice), []
+    of_layer, layers, seconds = layer(found), layers_of_stages(model, choice), []
     for stage, n in enumerate(layers, 1):
-        parts = times(of_layer, n, logits(model, nodes.gpu, choice) if stage == len(layers) else {})
+        parts = times(of_layer, n, logits(found) if stage == len(layers) else {})
         seconds.append(list(map(sum, zip(*parts.values(), strict=True))))
     F, I, W = map(list, zip(*seconds, strict=True))
     n_bytes = 2 * model.seq * choice.b * model.hidden

@@ -13,7 +13,9 @@ from ..checks import one_of, shown, truth, whole_number
 from ..cluster import SHOWS
 from .hardware import LARGEST, Nodes
 from .seconds import step
-from .transformer import RECOMPUTATIONS, SAFE, SCHEDULES, Choice, Recipe, Software, Transformer, memory
+from .transformer import (
+    RECOMPUTATIONS, SAFE, SCHEDULES, Choice, Recipe, Software, Transformer, Way, memory,
+)
 
 SIMPLEST_WITHIN = 1.01  # the simplest within this multiple of the fastest time is taken
 LARGEST_B = 64  # the most samples of a micro-batch
@@ -22,29 +24,18 @@ in_seconds, in_bytes = attrgetter("step"), attrgetter("n_bytes")  # sort keys
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """The time and memory of a `Choice`, by formulas.
-
-    Args:
-        model, nodes, batch, choice, recipe, software: as for `estimate`.
-    """
-
-    model: Transformer
-    nodes: Nodes
-    batch: int
-    choice: Choice
-    recipe: Recipe
-    software: Software
+class Estimate(Way):
+    """The time and memory of a way to train, by formulas."""
 
     @cached_property
     def parts(self) -> dict[str, float]:
         """{part: seconds} of a step."""
-        return step(self.model, self.nodes, self.choice, self.recipe, self.software)
+        return step(self)
 
     @cached_property
     def memory(self) -> dict[str, float]:
         """{kind: bytes} of the fullest GPU."""
-        return memory(self.model, self.nodes, self.choice, self.recipe, self.software)
+        return memory(self)
 
     @property
     def step(self) -> float:

@@ -3,10 +3,8 @@
 from typing import Any
 
 from ..schedules import SCHEDULES
-from .hardware import GPU, Nodes, half_ring, product
-from .transformer import (
-    Choice, Recipe, Software, Transformer, along, layers_of_stages, on_devices, parameters_of_stages,
-)
+from .hardware import half_ring, product
+from .transformer import Choice, Way, along, layers_of_stages, on_devices, parameters_of_stages
 
 Times = dict[str, tuple[float, float, float]]  # {part of a layer: seconds of (F, I, W)}
 
@@ -15,84 +13,74 @@ STORED = 13  # bytes a score that fused kernels with dropout move in a forward, 
 LOGITS = 22  # bytes that the loss moves for each logit, forward and backward; inferred from published runs
 
 
-def attention(model: Transformer, gpu: GPU, choice: Choice, software: Software) -> tuple[float, float]:
-    """Return the seconds of a layer's attention, (forward, backward).
+def attention(way: Way) -> tuple[float, float]:
+    """Return the seconds of attention in a layer of `way`, (forward, backward).
 
     Fused: 4 scores s^2 b h / T operations forward, 2.5 times as many backward, at the
     GPU's two shares of its peak. Stored: two products of all scores at 0.6 top, and
     13 bytes a score; backward twice the products and 1.5 times the bytes.
 
-    Args:
-        model, gpu, choice, software: as for `step`.
-
     Source: Dao 2023 (FlashAttention-2); Korthikanti et al. 2022.
     """
-    s, b, T = model.seq, choice.b, choice.T
+    model, gpu, s, b, T = way.model, way.nodes.gpu, way.model.seq, way.choice.b, way.choice.T
     operations = 4 * s * s * b * model.hidden / T
-    if software.flash:
-        forward, backward = (operations * software.scores / (share * gpu.peak) for share in gpu.flash)
+    if way.software.flash:
+        forward, backward = (operations * way.software.scores / (share * gpu.peak) for share in gpu.flash)
         return forward, 2.5 * backward
     products = operations / (0.6 * gpu.top * gpu.peak)
     moved = STORED * model.heads * s * s * b / T / gpu.bandwidth
     return products + moved, 2 * products + 1.5 * moved
 
 
-def elementwise(model: Transformer, gpu: GPU, choice: Choice, software: Software) -> tuple[float, float]:
+def elementwise(way: Way) -> tuple[float, float]:
     """Return the seconds of norms, sums, masks and activations, (forward, backward).
 
-    They move (20, with dropout 22, + 4 f/h) s b h bytes forward and (24 + 6 f/h)
-    backward, gated 6 and 10 f/h, and rotary positions 4 (1 + kappa) each way. Terms
+    A layer of `way` moves (20, with dropout 22, + 4 f/h) s b h bytes forward and
+    (24 + 6 f/h) backward, gated 6 and 10 f/h, and rotary positions 4 (1 + kappa) each way. Terms
     with f/h or kappa are divided by T, the others with `sequence` only.
-
-    Args:
-        model, gpu, choice, software: as for `step`.
     """
+    model, choice = way.model, way.choice
     wide, T = model.ffn / model.hidden, choice.T
     rotary = 0 if model.places else 4 * (1 + model.kappa)
     forward = (22 if model.dropout else 20) / along(choice) + ((6 if model.gated else 4) * wide + rotary) / T
     backward = 24 / along(choice) + ((10 if model.gated else 6) * wide + rotary) / T
-    seconds = software.passes * model.seq * choice.b * model.hidden / gpu.bandwidth
+    seconds = way.software.passes * model.seq * choice.b * model.hidden / way.nodes.gpu.bandwidth
     return forward * seconds, backward * seconds
 
 
-def tensor_parallel(model: Transformer, nodes: Nodes, choice: Choice) -> float:
-    """Return the seconds of the exchanges of T shards in one direction of a layer.
+def tensor_parallel(way: Way) -> float:
+    """Return the seconds of exchanges of T shards in one direction of a layer of `way`.
 
     Two all-reduces of 2 s b h bytes, or with `sequence` their halves, as many bytes.
 
-    Args:
-        model, nodes, choice: as for `step`.
-
     Source: Shoeybi et al. 2019; Korthikanti et al. 2022.
     """
-    n_bytes = 2 * model.seq * choice.b * model.hidden
-    return 4 * half_ring(nodes, n_bytes, choice.T, choice.T)
+    n_bytes = 2 * way.model.seq * way.choice.b * way.model.hidden
+    return 4 * half_ring(way.nodes, n_bytes, way.choice.T, way.choice.T)
 
 
-def layer(model: Transformer, nodes: Nodes, choice: Choice, recipe: Recipe, software: Software) -> Times:
-    """Return {part: (F, I, W)}, the seconds of one layer and one micro-batch.
+def layer(way: Way) -> Times:
+    """Return {part: (F, I, W)}, the seconds of a layer of `way` and one micro-batch.
 
     F is the forward, I the input gradient, W the weight gradient. Recomputation adds F
     ("full"), half of the computation of F ("half"), or attention ("selective") to I. W
     adds to the gradient of the earlier micro-batches: it reads and writes `gradient`
     bytes for each parameter, where the product alone would write 2 bytes.
-
-    Args:
-        model, nodes, choice, recipe, software: as for `step`.
     """
-    gpu, T, rows = nodes.gpu, choice.T, model.seq * choice.b
+    model, choice, software, gpu = way.model, way.choice, way.software, way.nodes.gpu
+    T, rows = choice.T, model.seq * choice.b
     products = sum(product(gpu, rows, size / T) for size in model.matrices)
     weights = sum(product(gpu, rows, size / T, weight=True) for size in model.matrices)
-    of_attention = attention(model, gpu, choice, software)
-    of_elements = elementwise(model, gpu, choice, software)
-    exchange = tensor_parallel(model, nodes, choice) if T > 1 else 0.0
+    of_attention, of_elements = attention(way), elementwise(way)
+    exchange = tensor_parallel(way) if T > 1 else 0.0
     forward = products + of_attention[0] + of_elements[0]
     exposed = exchange * (1 - software.hidden_T)
     again = {
         "none": 0.0, "selective": of_attention[0], "half": forward / 2, "full": forward + exposed,
     }[choice.recompute]
-    read = recipe.gradient * (choice.M - 1) / choice.M  # the first of M has no gradient to read
-    sums = max(0.0, read + recipe.gradient - 2) * model.layer / T / gpu.bandwidth
+    gradient = way.recipe.gradient
+    read = gradient * (choice.M - 1) / choice.M  # the first of M has no gradient to read
+    sums = max(0.0, read + gradient - 2) * model.layer / T / gpu.bandwidth
     parts = {
         "products": (products, products, weights),
         "attention": (*of_attention, 0.0),
@@ -107,12 +95,9 @@ def layer(model: Transformer, nodes: Nodes, choice: Choice, recipe: Recipe, soft
     return parts
 
 
-def logits(model: Transformer, gpu: GPU, choice: Choice) -> Times:
-    """Return {part: (F, I, W)} of the last product, h x V/T, and its loss.
-
-    Args:
-        model, gpu, choice: as for `step`.
-    """
+def logits(way: Way) -> Times:
+    """Return {part: (F, I, W)} of the last product of `way`, h x V/T, and its loss."""
+    model, choice, gpu = way.model, way.choice, way.nodes.gpu
     rows = model.seq * choice.b
     ahead = product(gpu, rows, model.table / choice.T)
     moved = LOGITS * rows * model.vocab / choice.T / gpu.bandwidth / 2
@@ -136,18 +121,16 @@ def seconds_of(parts: Times) -> float:
     return sum(map(sum, parts.values()))
 
 
-def message(model: Transformer, nodes: Nodes, choice: Choice) -> tuple[float, float]:
-    """Return (c, o): the seconds of a message between stages, and of its transfer.
-
-    Args:
-        model, nodes, choice: as for `step`.
+def message(way: Way) -> tuple[float, float]:
+    """Return (c, o): seconds of a message between stages of `way`, and of its transfer.
 
     The message has 2 s b h bytes; each of T GPUs sends 1/T of them, and without
     `sequence` the receivers gather the whole.
 
     Source: Narayanan et al. 2021, section 4.1.
     """
-    n_bytes = 2 * model.seq * choice.b * model.hidden
+    nodes, choice = way.nodes, way.choice
+    n_bytes = 2 * way.model.seq * choice.b * way.model.hidden
     apart = choice.T * choice.K * (choice.D if choice.inner == "D" else 1)
     if apart <= nodes.gpus:
         wire, latency = n_bytes / choice.T / nodes.inward, nodes.nvlink_latency
@@ -198,10 +181,7 @@ def pipeline(
     return max(M * t + waits, steady + t) + fill + 2 * (K - 1) * c
 
 
-def copies(
-    nodes: Nodes, choice: Choice, recipe: Recipe, software: Software, n: float, forward: float,
-    backward: float,
-) -> float:
+def copies(way: Way, n: float, forward: float, backward: float) -> float:
     """Return the seconds of the exchanges of D replicas that no computation hides.
 
     ZeRO 0: two halves of a ring, of the gradients, hidden by one backward; 1: a scatter
@@ -209,19 +189,19 @@ def copies(
     micro-batch; 3: two gathers and a scatter in each.
 
     Args:
-        nodes, choice, recipe, software: as for `layer`.
+        way: the `Way`.
         n: parameters on this GPU.
         forward, backward: seconds of a micro-batch; `overlap` of them hides exchanges.
 
     Source: Rajbhandari et al. 2020; Li et al. 2020 (DDP).
     """
-    D = choice.D
+    nodes, choice, D = way.nodes, way.choice, way.choice.D
     if D == 1:
         return 0.0
     n_in = max(1, min(D, nodes.gpus // (choice.T * (choice.K if choice.inner == "K" else 1))))
-    scatter = half_ring(nodes, recipe.wire * n, D, n_in)
-    gather = half_ring(nodes, recipe.parameter * n, D, n_in)
-    ahead, back = software.overlap * forward, software.overlap * backward
+    scatter = half_ring(nodes, way.recipe.wire * n, D, n_in)
+    gather = half_ring(nodes, way.recipe.parameter * n, D, n_in)
+    ahead, back = way.software.overlap * forward, way.software.overlap * backward
     if choice.zero == 0:
         return max(0.0, 2 * scatter - back)
     if choice.zero == 3:
@@ -229,29 +209,20 @@ def copies(
     return (choice.M if choice.zero == 2 else 1) * max(0.0, scatter - back) + max(0.0, gather - ahead)
 
 
-def optimizer(gpu: GPU, choice: Choice, recipe: Recipe, n: float) -> float:
-    """Return the seconds of an update of n parameters.
+def optimizer(way: Way, n: float) -> float:
+    """Return the seconds of an update of n parameters on a GPU of `way`.
 
     It moves 2 gradient + 2 (master + moments) + parameter bytes for each; with ZeRO a
-    GPU updates 1/D of them. gpu, choice, recipe: as for `step`.
+    GPU updates 1/D of them.
     """
+    recipe, choice = way.recipe, way.choice
     n_bytes = 2 * recipe.gradient + 2 * (recipe.master + recipe.moments) + recipe.parameter
-    return n_bytes * n / (choice.D if choice.zero else 1) / gpu.bandwidth
+    return n_bytes * n / (choice.D if choice.zero else 1) / way.nodes.gpu.bandwidth
 
 
-def step(
-    model: Transformer, nodes: Nodes, choice: Choice, recipe: Recipe, software: Software
-) -> dict[str, float]:
-    """Return {part: seconds} of a step, whose time is their sum.
-
-    Args:
-        model: the `Transformer`.
-        nodes: the `Nodes`, whose GPUs are of one kind, `gpu` elsewhere.
-        choice: how the model is split.
-        recipe: the bytes of each parameter.
-        software: how a framework runs the model.
-    """
-    of_layer, of_logits = layer(model, nodes, choice, recipe, software), logits(model, nodes.gpu, choice)
+def step(way: Way) -> dict[str, float]:
+    """Return {part: seconds} of a step of `way`, whose time is their sum."""
+    model, choice, of_layer, of_logits = way.model, way.choice, layer(way), logits(way)
     _, of_middle, of_last = on_devices(choice, layers_of_stages(model, choice))
     last, middle = times(of_layer, of_last, of_logits), times(of_layer, of_middle)
     total = seconds_of(times(of_layer, model.layers, of_logits))
@@ -265,7 +236,7 @@ def step(
     return {
         **{part: choice.M * sum(seconds) for part, seconds in slowest.items()},
         "bubble": free - choice.M * t,
-        "messages": pipeline(choice, (F, I, W), S, message(model, nodes, choice)) - free,
-        "copies": copies(nodes, choice, recipe, software, n, F, I + W),
-        "optimizer": optimizer(nodes.gpu, choice, recipe, n),
+        "messages": pipeline(choice, (F, I, W), S, message(way)) - free,
+        "copies": copies(way, n, F, I + W),
+        "optimizer": optimizer(way, n),
     }
