@@ -14,9 +14,10 @@ from minipipe.cluster import Label, Trace
 from minipipe.collectives import Group, all_gather, reduce_scatter
 
 N = 4
-INK, BLUE, ORANGE = "#404040", "#0072B2", "#D55E00"
+INK = "#404040"
+SENT = {"network": "A to the next device, dA back", "layer": "after each layer: A and dA, all to all",
+        "data": "once a step: dW and db, all to all"}
 COLOURS = ("#56B4E9", "#E69F00", "#7FCBA4", "#D9A0C0")  # of four devices: Okabe and Ito's, some paler
-PLACES = np.array([(0, 0), (1.4, 0), (2.8, 0), (4.2, 0)])
 LEAST, GAP = 32, 6   # in a picture, the height of a layer with few units, and the white between two layers
 
 
@@ -126,11 +127,11 @@ def owners(name: str, run: Run, sizes: tuple, m: int) -> np.ndarray:
 
 
 def who_sends_what(found: dict, sizes: tuple, m: int) -> Figure:
-    """Draw the three splits: the devices of all activations and, below, who sends what to whom."""
-    figure, axes = plt.subplots(2, 3, figsize=(12, 6.8), height_ratios=(3.3, 1.1), layout="constrained")
-    for place, (name, run) in enumerate(found.items()):
-        _owners(axes[0, place], owners(name, run, sizes, m), sizes, f"split of the {name}", place == 0)
-        _patterns(axes[1, place], name)
+    """Draw which device computes which activations in three splits, and say what they send."""
+    figure, axes = plt.subplots(1, 3, figsize=(12, 5.6), layout="constrained")
+    for ax, (name, run) in zip(axes, found.items()):
+        _owners(ax, owners(name, run, sizes, m), sizes, f"split of the {name}", ax is axes[0])
+        ax.set_xlabel(f"samples\n\n{SENT[name]}", fontsize=13)
     return figure
 
 
@@ -151,27 +152,7 @@ def _owners(ax: Axes, table: np.ndarray, sizes: tuple, title: str, with_names: b
     names = [f"A[{number}]: {size} units" + "\n(enlarged)" * (size < LEAST)
              for number, size in enumerate(sizes, 1)]
     ax.set_yticks(tops + heights / 2, names if with_names else [""] * len(names), fontsize=12)
-    ax.set_xlabel("samples", fontsize=12)
     ax.set_title(title, fontsize=14)
     ax.set_xticks([])
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
-
-
-def _patterns(ax: Axes, name: str) -> None:
-    """Draw the four devices, and an arrow for each pair that exchanges something."""
-    pairs = [(0, 1), (1, 2), (2, 3)] if name == "network" else [(r, s) for r in range(N) for s in range(r)]
-    colour = ORANGE if name == "data" else BLUE
-    for r, s in pairs:
-        bend = 0 if abs(r - s) == 1 else 0.32
-        ax.annotate("", PLACES[r], PLACES[s], arrowprops={
-            "arrowstyle": "<->", "color": colour, "lw": 2, "shrinkA": 15, "shrinkB": 15,
-            "connectionstyle": f"arc3,rad={bend if (r + s) % 2 else -bend}"})
-    for device, (x, y) in enumerate(PLACES):
-        ax.plot(x, y, "o", markersize=26, color=COLOURS[device])
-        ax.text(x, y, f"{device}", ha="center", va="center", color=INK, fontsize=12)
-    words = {"network": "A to the next device, dA back", "layer": "after each layer: A and dA, all to all",
-             "data": "once a step: dW and db, all to all"}
-    ax.set_title(words[name], fontsize=13, y=-0.16)
-    ax.set(xlim=(-0.5, 4.7), ylim=(-1.2, 1.2))
-    ax.set_axis_off()

@@ -34,8 +34,6 @@ NEEDS_MISTAKES = [
     (OWN, 'return (device, "B", i)', "Your W waits for a B, but there is none. It needs its own I's dZ."),
     (OWN, 'return (device, "I", i) if device < K - 1 else (device, "F", i)',
      "On the last device your W waits for its F only. There, too, dZ is there after its own I."),
-    (NEXT + ' else (device, "F", i)', "return (device + 1, kind, i)",
-     "On the last device your I waits for device K, which does not exist. The cost gives its derivative."),
     (OWN, "return None", "Your W waits for nothing. Its own I brings the dZ that it needs."),
     (NEXT, 'return (device + 1, "B", i) if device < K - 1',
      "Your I waits for a whole B of the next device. That does I and W now: wait for its I."),
@@ -49,12 +47,10 @@ NEEDS_MISTAKES = [
      "On the last device your I waits for nothing. It needs the cost: its own F."),
     (NEXT, 'return (device + 1, kind, i) if kind == "B" and device < K - 1',
      "Your I waits for its own F on all devices. All but the last wait for the I of device + 1."),
-    ('(device, "F", i)', "None",
-     "On the last device your I waits for nothing. It needs the cost: its own F."),
 ]
 
 PARTS = [
     Part("needs", 12, of_needs, NEEDS_MISTAKES,
-         "only I sends something down, and W waits for nobody but its own "
-         "device.", variant="with halves", kept=True),
+         "only I sends something down, and W waits for its own device alone.", variant="with halves",
+         kept=True),
 ]

@@ -124,14 +124,11 @@ MAX_POOL_BACKWARD_MISTAKES = [
 BACKWARD_BY_FORWARD_MISTAKES = [
     (TURN, "W.swapaxes(0, 1)", "Your kernels are not turned. Entry (i, j) is at (-i, -j) on the way back."),
     (TURN, "W[:, :, ::-1].swapaxes(0, 1)", "Your kernels are flipped along the rows only: both axes."),
-    (TURN, "W[:, :, :, ::-1].swapaxes(0, 1)", "Your kernels are flipped along the columns only: both axes."),
     (TURN, "W.transpose(1, 0, 3, 2)", "Your kernels are transposed: turn them by 180 degrees: [::-1, ::-1]."),
     (TURN, "W[:, :, ::-1, ::-1]", "Input and output channels are not exchanged: dZ has O, dA_prev C."),
     (TURN, "W[::-1, ::-1, ::-1, ::-1].swapaxes(0, 1)", "Channels are turned, too: only the last two axes."),
     (PADDING, "padding=0", "Put kernel size - 1 zeros around dZ, so that the kernel also is on its corners."),
     (PADDING, "padding=(height, width)", "Your kernel hangs out too far: kernel size - 1 zeros are enough."),
-    (PADDING, "padding=(width - 1, height - 1)",
-     "Your zeros along the two axes are exchanged: height - 1 of rows, width - 1 of columns."),
 ]
 
 PARTS = [

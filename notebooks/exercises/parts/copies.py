@@ -140,7 +140,6 @@ COPIES_MISTAKES = [
     ("run(layers, X_d, Y_d,", "run(layers, X, Y,",
      "Your J and gradients are D times too large, as if each copy worked on all samples, not on its share."),
     ("K, M, schedule,", "K, M, gpipe,", "Right numbers, but nobody asks `schedule`: hand it on to `run`."),
-    ("Y_d, K, M,", "Y_d, K, D * M,", "Your copies cut their share into D M micro-batches. It is M for each."),
     ("Y_d, K, M,", "Y_d, K, max(1, M // D),", "Your copies share M micro-batches. Each has M of its own."),
 ]
 

@@ -80,8 +80,6 @@ GPIPE_MISTAKES = [
      "That is the naive order: each micro-batch comes back before the next one climbs."),
     (ORDER, '[f"F{i}" for i in range(M)] + [f"B{i}" for i in reversed(range(M))]',
      "Your actions are texts such as 'F0'. Write pairs, such as ('F', 0)."),
-    (ORDER, '[("F", i) for i in range(K)] + [("B", i) for i in reversed(range(K))]',
-     "You count by K, the devices. Each device does F and B of each of the M micro-batches."),
     (ORDER, '([("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]) * K',
      "You list all devices. The function is asked for one, and all have the same order."),
 ]
@@ -102,8 +100,6 @@ RUN_MISTAKES = [
      "You send on what the device has received. Send what its stage has made of it."),
     ("np.array_split(layers, K)", "[layers[d * (len(layers) // K):][:len(layers) // K] for d in range(K)]",
      "Your cut loses layers if K does not divide their number: the first stages have one more then."),
-    ("np.array_split(layers, K)", "[layers[device::K] for device in range(K)]",
-     "You deal the layers out like cards. A stage is a run of consecutive layers."),
     ("Stage(list(part), recompute)", "Stage(list(part))",
      "Your stages are not told to recompute: hand it on."),
     ("(J, stages, actions)", "(J, actions, stages)", "The order is J, stages, actions."),

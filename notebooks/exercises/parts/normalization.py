@@ -63,7 +63,6 @@ MASKS_MISTAKES = [
     (f"[{DRAWN} for j in range(m)]", "np.random.default_rng([key, first]).random((n, m)).T",
      "Your masks depend on how many samples come together: give each sample a generator of its own."),
     ("[key, first + j]", "[key, first]", "All samples of a micro-batch have one mask: each needs its own."),
-    ("[key, first + j]", "[key]", "All your samples have one mask: each needs a generator of its own."),
     ("[key, first + j]", "key + first + j",
      "Your key and sample are added: sample 1 of key 0 has the mask of sample 0 of key 1. Take a pair."),
     (DRAWN, "np.random.random(n)", "Your dice fall differently each time: seed with key and sample."),

@@ -30,7 +30,6 @@ ZB_H1_MISTAKES = [
     (" - min(F, I, W)", " + W", "That is 1F1B's, whose way down is made of whole backwards."),
     (RULE, "(K - 1) * (F + I - min(F, I, W))", "That is the idle time: add the work, M (F + I + W)."),
     ("(K - 1) *", "K *", "One pass too many: beside a device there are K - 1 others, not K."),
-    (RULE, "3 * M + K - 1", "That is right for F = I = W = 1: say it with F, I and W."),
     (RULE, "M * (F + I + W)", "That is the work of one device, a makespan without any bubble."),
 ]
 CHOOSE_MISTAKES = [
@@ -59,7 +58,6 @@ HIDDEN_MISTAKES = [
     (HALF, "K * (F + B) / (2 * (K - 1))", "Eager 1F1B has 2K - 1 micro-batches under way, not 2K."),
     (HALF, "0", "That is plain 1F1B, which has just as many under way as a round trip on free links takes."),
     (HALF, "F / 2", "Device 0 works for F + B ticks in each step, not for F: both hide the links."),
-    (HALF, "B / 2", "Device 0 works for F + B ticks in each step, not for B: both hide the links."),
 ]
 BLOCKING_MISTAKES = [
     (SENDS, " + 2 * (K - 1) * c", "That is GPipe with sends that do not block: here each delays the next."),
@@ -96,7 +94,6 @@ VERSION_USED_MISTAKES = [
     (VERSION, "max(0, i - (K - s))", "One too few: a stage is K - 1 - s updates late."),
     (VERSION, "max(0, i - s)", "Turned round: the first stage is the latest, furthest from the cost."),
     (VERSION, "min(i, K - 1 - s)", "That is the staleness: subtract it from the micro-batch's number."),
-    (VERSION, "K - 1 - s", "That is the staleness once the pipeline is full. Asked was the version."),
     (VERSION, "max(0, i - 1)", "One update late on every stage is 2BW's rule. PipeDream's depends on s."),
 ]
 NEXT_WEIGHTS_MISTAKES = [
@@ -157,7 +154,6 @@ POSSIBLE_MISTAKES = [
     ("        load += cost", "        else:\n            load += cost",
      "You lose a layer at each cut: the one that did not fit is the first of the next stage."),
     (STAGES, "stages <= K + 1", "One stage too many: the first stage counts, too, so begin with one."),
-    (STAGES, "stages < K", "One stage too few: exactly K stages are allowed."),
     (STAGES, "stages == K", "Fewer than K stages are fine: any of them can be cut once more."),
     ("stages, load = stages + 1, 0", "stages += 1", "A new stage begins empty: set the load back to 0."),
 ]

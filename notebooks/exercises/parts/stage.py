@@ -208,8 +208,6 @@ RECOMPUTE_MISTAKES = [
         "pop(i)", "pop(i)\n        kept = kept[0] if self.recompute else kept[1:]"), KEEPS_BOTH),
     ("self.recompute = recompute", "self.recompute = True",
      "Your stage goes forward twice even if recompute is False. Then it stashes all caches, as before."),
-    ("recompute=False", "recompute=True",
-     "Stage(layers) recomputes. As before, it stashes all caches: recompute is False by default."),
     ("recompute=False", "recompute",
      "Stage(layers) stops, since your recompute has no default. As before, it stashes all caches."),
     ("A_in if self.recompute", "A if self.recompute",

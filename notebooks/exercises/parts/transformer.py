@@ -57,7 +57,6 @@ ATTENTION_BACKWARD_MISTAKES = [
     (PRODUCTS, "dV, dP = dO @ P, V.T @ dO", "Your dV goes the way that P went forward. Back it is dO P^T."),
     (BLAME, BLAME.replace(" / np.sqrt(len(Q))", ""), "Your division by the root of d_h is missing."),
     (BLAME, BLAME.replace("np.sqrt(len(Q))", "len(Q)"), "You divide by d_h: it is its square root, once."),
-    (RETURNED, "return K @ dS.T, Q @ dS, dV", "Your dS is turned round: dQ = K dS, and dK = Q dS^T."),
     (RETURNED, "return K @ dS, Q @ dS, dV", "In your dK, dS is not turned round: it is keys times queries."),
     (RETURNED, "return K @ dS.T, Q @ dS.T, dV", "In your dQ, dS is turned round: dQ = K dS."),
     (RETURNED, "return Q @ dS, K @ dS.T, dV", "Your Q and K are exchanged: dQ needs K, and dK needs Q."),
@@ -111,8 +110,6 @@ COUNT_PARAMETERS_MISTAKES = [
     (" + 13 * d", "", "In the blocks only the products are counted: biases and LayerNorms make 13 d more."),
     ("13 * d", "9 * d", "The two LayerNorms of each block are missing: 4 d numbers."),
     (BLOCK, "11 * d ** 2 + 12 * d", "Attention has four Linear, one of them after the heads."),
-    (BLOCK, "8 * d ** 2 + 9 * d", "The attention of the blocks is missing: 4 (d^2 + d)."),
-    (BLOCK, "4 * d ** 2 + 8 * d", "The MLP of the blocks is missing: 8 d^2 + 5 d."),
     ("n_blocks * (", "(", "That has one block: multiply its numbers by n_blocks."),
 ]
 
