@@ -109,5 +109,5 @@ def _without_stages(sentence):
     """
     sentence = re.sub(r"\b\d+(?=[FBIW]\d)", "", sentence)
     sentence = re.sub(r"before (\w+) on (device \d+)", r"before \2 has done \1", sentence)
-    sentence = re.sub(r" \(missing\): .*", "", sentence)
+    sentence = re.sub(r" \(missing\): .*|, as B, or as I and W", "", sentence)
     return sentence.replace(" (duplicated)", "").replace("deadlock:", "nobody can go on, a deadlock:")

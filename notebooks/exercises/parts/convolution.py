@@ -70,7 +70,6 @@ RECEPTIVE_FIELD_MISTAKES = [
     (WIDTH, "width += (kernel_size * dilation - 1) * apart",
      "Your kernel covers too much: it has k - 1 steps of d places each, d (k - 1)."),
     ("width, apart = 1, 1", "width, apart = 0, 1", "You count steps, not inputs: a kernel of 1 sees one."),
-    ("apart *= stride", "apart += stride - 1", "You add strides: they multiply each other."),
     (WIDTH + "\n        apart *= stride", "apart *= stride\n        " + WIDTH,
      "A layer's own stride does not widen what it sees: count it for the layers after it."),
 ]
@@ -115,7 +114,6 @@ MAX_POOL_BACKWARD_MISTAKES = [
     (FIRST, "i, j = np.argwhere(window == window.max())[-1]",
      "Of equal numbers, your last one gets dA. Is there a >= that should be a >?"),
     (CORNER, "top, left = p, q", "Your stride is forgotten: window (p, q) is at (p * stride, q * stride)."),
-    (CORNER, "top, left = p * size, q * size", "Your windows begin `size` places apart: it is `stride`."),
     (ADD, f"{HERE} += dA[p, q] / size ** 2", "That is average pooling. Here the maximum gets all of dA."),
     (ADD, "dA_prev[top + i, left + j] += dA[p, q] * (window[i, j] > 0)",
      "Where all numbers of a window are negative, nobody gets your dA. Did the search begin at 0?"),
@@ -128,7 +126,6 @@ BACKWARD_BY_FORWARD_MISTAKES = [
     (TURN, "W[:, :, ::-1, ::-1]", "Input and output channels are not exchanged: dZ has O, dA_prev C."),
     (TURN, "W[::-1, ::-1, ::-1, ::-1].swapaxes(0, 1)", "Channels are turned, too: only the last two axes."),
     (PADDING, "padding=0", "Put kernel size - 1 zeros around dZ, so that the kernel also is on its corners."),
-    (PADDING, "padding=(height, width)", "Your kernel hangs out too far: kernel size - 1 zeros are enough."),
 ]
 
 PARTS = [
@@ -143,6 +140,5 @@ PARTS = [
     Part("max_pool_backward", 15, of_max_pool_backward, MAX_POOL_BACKWARD_MISTAKES,
          "each dA goes to the first of the largest numbers of its window."),
     Part("backward_by_forward", 15, of_backward_by_forward, BACKWARD_BY_FORWARD_MISTAKES,
-         "a convolution of dZ with zeros around it, turned kernels, and channels "
-         "exchanged.", given=(("mp", mp),)),
+         "a convolution of dZ in zeros, with kernels turned and channels exchanged.", given=(("mp", mp),)),
 ]

@@ -138,6 +138,5 @@ PARTS = [
          "J and all sums are those of the full batch, whatever K and M are.", kept=True),
     Part("step", 8, of_step, [], "each layer moves against the sum of its gradients, once.", kept=True),
     Part("one_f_one_b", 9, calls("one_f_one_b", "device K M", ONE_F_ONE_B_CASES), ONE_F_ONE_B_MISTAKES,
-         "a few forwards to warm up, then one forward and one backward in turn, then the backwards that are "
-         "left.", kept=True),
+         "forwards to warm up, then one forward and one backward in turn, then what is left.", kept=True),
 ]

@@ -243,10 +243,9 @@ SLOPE_MISTAKES = [
      "If you do, look at what you promise: the sum of all g^2, times the way from one cost to the other."),
 ]
 
+GIVEN = (("small", small),)
 PARTS = [
-    Part("healthy", 11, of_healthy, HEALTHY_MISTAKES, "it sees ten of the twelve.",
-         given=(("small", small),)),
+    Part("healthy", 11, of_healthy, HEALTHY_MISTAKES, "it sees ten of twelve.", given=GIVEN),
     Part("slope_fits", 11, of_slope, SLOPE_MISTAKES,
-         "it asks the cost itself, and so it needs no second run that might make the same mistake.",
-         given=(("small", small),)),
+         "it asks the cost itself, and needs no second run that might err alike.", given=GIVEN),
 ]

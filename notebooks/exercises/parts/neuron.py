@@ -211,7 +211,6 @@ LEARN_MISTAKES = [
      "You stop when one slope is small. Flat is where both are."),
     (ENOUGH, "if abs(dw) <= 0.02:", "You look only at dw. The ground is flat when db is small, too."),
     (ENOUGH, "if abs(db) <= 0.02:", "You look only at db. The ground is flat when dw is small, too."),
-    (ENOUGH, "if abs(dw) + abs(db) <= 0.02:", "You ask the sum of both sizes to be small: ask each."),
     (ENOUGH, "if np.hypot(dw, db) <= 0.02:",
      "You ask the length of the gradient to be small: enough is when neither slope is above 0.02."),
     (ENOUGH, "if max(abs(dw), abs(db)) >= 0.02:", "You stop where it is steep: stop where it is *flat*."),

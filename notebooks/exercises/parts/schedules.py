@@ -37,11 +37,7 @@ CHOOSE_MISTAKES = [
      "That is the fastest of all. It may keep more alive than there is room for."),
     (FASTEST, "min(fitting, key=lambda name: runs[name][1])",
      "That is the one with the least memory. Of those that fit, the fastest is asked for."),
-    (FASTEST, "max(fitting, key=lambda name: runs[name][1])",
-     "That is the one that fills the room best. More memory does not always buy time."),
     ("<= room", "< room", "A run that keeps exactly `room` alive fits, too."),
-    ("runs[name][1] <= room", "runs[name][0] <= room",
-     "You compare the ticks with the room. What needs room is the second number of a pair."),
     (FASTEST, "fitting", "Those are all that fit. Return the name of the fastest one."),
     (FASTEST, "min(runs[name] for name in fitting)", "You return the pair of numbers, not the name."),
 ]
@@ -53,9 +49,6 @@ HIDDEN_MISTAKES = [
     (HALF, "F + B", "Twice too long: a gradient comes back after two hops for each device on the way."),
     (HALF, "(K - 1) * (F + B) / 2", "That is the latency of all K - 1 hops together; asked was that of one."),
     (HALF, "(K - 1) * (F + B)", "That is the latency of all 2 (K - 1) hops together; asked was that of one."),
-    (HALF, "(2 * K - 1) * (F + B) / (2 * (K - 1))",
-     "You left out the work of the round trip: of (2K - 1)(F + B) ticks, K (F + B) are spent computing."),
-    (HALF, "K * (F + B) / (2 * (K - 1))", "Eager 1F1B has 2K - 1 micro-batches under way, not 2K."),
     (HALF, "0", "That is plain 1F1B, which has just as many under way as a round trip on free links takes."),
     (HALF, "F / 2", "Device 0 works for F + B ticks in each step, not for F: both hide the links."),
 ]
@@ -105,8 +98,6 @@ NEXT_WEIGHTS_MISTAKES = [
     (NEWEST, "now[0] + rate * g0, now[1] + rate * g1", "The wrong sign: the step goes against the gradient."),
     (NEWEST, "now[0] - g0, now[1] - g1", "The rate is missing: the step is rate times the gradient."),
     (NEWEST, "g0, g1", "That is the gradient. Subtract rate times it from the newest weights."),
-    ("max(0, len(history) - 2)", "len(history) - 3",
-     "Your time before the newest is wrong: w(t - 1) is the second entry from the end."),
     ("max(0, len(history) - 2)", "-2", "Right later, but the first update has one entry only: use that."),
 ]
 
@@ -154,7 +145,6 @@ POSSIBLE_MISTAKES = [
     ("        load += cost", "        else:\n            load += cost",
      "You lose a layer at each cut: the one that did not fit is the first of the next stage."),
     (STAGES, "stages <= K + 1", "One stage too many: the first stage counts, too, so begin with one."),
-    (STAGES, "stages == K", "Fewer than K stages are fine: any of them can be cut once more."),
     ("stages, load = stages + 1, 0", "stages += 1", "A new stage begins empty: set the load back to 0."),
 ]
 
@@ -163,9 +153,7 @@ PARTS = [
          "the shortest of F, I and W decides. With W shortest it is 1F1B's makespan less 2 (K - 1) W."),
     Part("choose", 19, of_choose, CHOOSE_MISTAKES, "the fastest of those that fit."),
     Part("hidden", 20, calls("hidden", "K F B", [(4, 1, 2), (6, 1, 2), (3, 2, 4), (5, 3, 2), (2, 1, 1)]),
-         HIDDEN_MISTAKES,
-         "half a step, whatever K is. A further device makes the way two hops longer, and adds two "
-         "micro-batches to those under way."),
+         HIDDEN_MISTAKES, "half a step. One more device adds two hops, and two micro-batches under way."),
     Part("blocking", 20, calls("blocking", "K M F B c", [
         (4, 8, 1, 2, 1), (2, 3, 2, 5, 3), (6, 10, 1, 1, 2), (3, 1, 4, 2, 1)]), BLOCKING_MISTAKES,
          "the messages of M - 1 more micro-batches are no longer hidden, up and down."),

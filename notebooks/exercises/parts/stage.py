@@ -214,16 +214,13 @@ RECOMPUTE_MISTAKES = [
      "Your stash holds what leaves the stage. Put aside the A that came in, before the loop overwrites it."),
     ("self.through(kept)", "self.forward(i, kept)",
      "Your second forward puts micro-batch i into the stash once more. Send it through the layers only."),
-    ("self.through(kept)", "dA = self.through(kept)",
-     "Your second forward overwrites dA: only its caches are wanted."),
     *_in_both("kept"),
 ]
 
 PARTS = [
     Part("Stage", 6, of_stage, STAGE_MISTAKES,
-         "in whatever order micro-batches go forward and backward, each backward meets its own caches, and "
-         "the sums are those of the whole mini-batch.", kept=True),
+         "in whatever order micro-batches come, each backward meets its own caches.", kept=True),
     Part("Stage", 6, of_recomputing_stage, RECOMPUTE_MISTAKES,
-         "the same bits, with one array in each entry of the stash; the price is a second "
-         "forward.", variant="with recompute", kept=True),
+         "the same bits from one array an entry; the price is a second forward.", variant="with recompute",
+         kept=True),
 ]

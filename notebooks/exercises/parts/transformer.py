@@ -66,7 +66,6 @@ ATTENTION_BACKWARD_MISTAKES = [
      "In your dS the sum is missing: a share can grow only if the others of its column shrink."),
     (BLAME, BLAME.replace("sum(axis=0)", "sum(axis=1, keepdims=True)"),
      "The sum in your dS runs along the rows: each column of P is a softmax of its own."),
-    (BLAME, BLAME.replace("(P * dP).sum", "dP.sum"), "The sum in your dS is of P * dP, not of dP alone."),
     (BLAME, BLAME.replace("P * (dP - (P", "P * ((P").replace(".sum(axis=0))", ".sum(axis=0) - dP)"),
      "Your dS has the wrong sign: dP less its mean."),
     (RETURNED, "return dV, K @ dS, Q @ dS.T", "The order is dQ, dK, dV."),
@@ -108,7 +107,6 @@ COUNT_PARAMETERS_MISTAKES = [
     ("T * d + ", "", "The positions are missing: d numbers for each of T places."),
     (" + 2 * d", "", "The last LayerNorm is missing: a scale and a shift for each of d rows."),
     (" + 13 * d", "", "In the blocks only the products are counted: biases and LayerNorms make 13 d more."),
-    ("13 * d", "9 * d", "The two LayerNorms of each block are missing: 4 d numbers."),
     (BLOCK, "11 * d ** 2 + 12 * d", "Attention has four Linear, one of them after the heads."),
     ("n_blocks * (", "(", "That has one block: multiply its numbers by n_blocks."),
 ]
@@ -117,11 +115,9 @@ PARTS = [
     Part("shares", 17, of_shares, SHARES_MISTAKES,
          "each column adds up to 1, and nothing comes from the future."),
     Part("attention_backward", 17, of_attention_backward, ATTENTION_BACKWARD_MISTAKES,
-         "four products and a softmax. Where P is 0, dS is 0: nothing comes from the future, on the way back "
-         "either."),
+         "four products and a softmax. Where P is 0, so is dS: nothing comes from the future."),
     Part("tied_gradient", 18, of_tied_gradient, TIED_GRADIENT_MISTAKES,
-         "W acts on the cost in two places, so its derivative is a sum. In a pipeline, a part of it "
-         "travels."),
+         "W acts in two places, so its derivative is a sum. In a pipeline, a part of it travels."),
     Part("count_parameters", 18, calls("count_parameters", "V d n_blocks T", [
         (65, 64, 2, 32), (5, 4, 1, 3), (100, 16, 3, 10)]), COUNT_PARAMETERS_MISTAKES,
          "the number of heads does not occur."),

@@ -125,8 +125,6 @@ FULL_BATCH_MISTAKES = [
     (LOOP + TAIL, AS_LIST + "    found = [layer for layer in layers if hasattr(layer, 'W')]\n"
      "    gradients = dict(zip(found, gradients))\n",
      "Your gradients belong to the wrong layers: the way back finds the last layer's first."),
-    (LOOP + TAIL, AS_LIST,
-     "Your gradients are a list. Make it a dictionary with the layer as the key, and nobody counts places."),
     ("X.shape[1])", "X.shape[0])", "Your m is the number of rows of X. Samples are columns."),
     (TAIL, TAIL + "            layer.W, layer.b = layer.W - dW, layer.b - db\n",
      "Your loop changes W or b on its way. Here only the gradients are asked for; the update comes later."),
@@ -135,6 +133,5 @@ FULL_BATCH_MISTAKES = [
 PARTS = [
     Part("cost", 4, of_cost, COST_MISTAKES,
          "one number for all samples, and for each entry of A the slope of that number.", kept=True),
-    Part("full_batch", 4, of_full_batch, FULL_BATCH_MISTAKES,
-         "a loop forward, a cost, and the same loop back."),
+    Part("full_batch", 4, of_full_batch, FULL_BATCH_MISTAKES, "a loop, a cost, and the same loop back."),
 ]
