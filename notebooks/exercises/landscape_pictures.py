@@ -6,7 +6,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#777777"
+ORANGE, GREY = "#D55E00", "#777777"
 W, B = (-2, 24), (-9, 5)   # the part of the plane that is drawn
 BOTTOM = (21.485, -6.146)  # where J is least, for the digits of the notebook
 LEVELS = [0.06, 0.08, 0.1, 0.15, 0.2, 0.3, 0.45, 0.6, 0.9, 1.5, 2, 3, 4, 6, 8]

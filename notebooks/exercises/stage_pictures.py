@@ -7,7 +7,7 @@ from matplotlib.patches import Patch, Rectangle
 
 from .parts.stage import arrays_of, n_bytes
 
-INPUT, MASK, INK, PALE, LINE = "#56B4E9", "#D55E00", "#404040", "#F0F0F0", "#0072B2"
+INPUT, MASK, INK, PALE = "#56B4E9", "#D55E00", "#404040", "#F0F0F0"
 WIDTH, HEIGHT, GAP = 0.9, 0.62, 0.01        # of a full entry and the gap between boxes, in columns and rows
 
 

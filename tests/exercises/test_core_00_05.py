@@ -301,7 +301,7 @@ test_mistakes = are_named({
         (linear(dW="dZ.dot(A.T) / len(A.T)", db="dZ.sum(1).reshape(-1, 1) / len(A.T)"),
          "Your dW and db are means over the samples"),
         (linear(end="return dZ * 3"),
-         "The number of values that backward returns: yours is one, it must be 3"),
+         "The number of values that backward returns: yours is 1, it must be 3"),
         (linear("self.cache = A_prev.copy(); A_prev *= 0; return self.W @ self.cache + self.b"),
          "Whether forward leaves A_prev as it was: yours is False"),
         (linear(end="self.W -= dW; return dA_prev, dW, db"), "changes W or b"),
@@ -338,7 +338,7 @@ test_mistakes = are_named({
         (loops(back="if not hasattr(layers[k], 'b'): continue\n        dA, *pair = layers[k].backward(dA)"),
          "leaves ReLU out"),
         (loops(store="if pair[0] is not None: found[layers[k]] = pair[0]"),
-         "The gradients of layers[2] of 2 samples and layers of 3 - 3 - 3 units: yours is one array"),
+         "The number of gradients of layers[2] of 2 samples and layers of 3 - 3 - 3 units: yours is 1"),
     ],
     MICRO_BATCHES: [
         (cut("return list(np.hsplit(X, M))"), "only if the parts are equal"),

@@ -350,7 +350,7 @@ test_mistakes = are_named({
         BY_COPY,
         (", X.shape[1])", ")", "about D times too large"),
         (", X.shape[1])", ", X.shape[1] / D)", "D times too large, as if each copy worked on all samples"),
-        ("return total, gradients", "return total", "how many things copies returns: yours is one"),
+        ("return total, gradients", "return total", "how many things copies returns: yours is 1,"),
         ("return total, gradients", "return gradients, total", "J: yours is"),
         ("return total, gradients", "return total, [*gradients.values()]",
          "yours is [tuple, tuple, tuple], it must be [Linear, Linear, Linear]"),

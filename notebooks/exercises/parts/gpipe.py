@@ -24,25 +24,18 @@ def sums_of(stages):
 
 def of_run(my):
     """Yield J, gradients, actions and stashes of runs: even, ragged, with another m, recomputed."""
-    def in_turn(device, K, M):
-        return [action for i in range(M) for action in (("F", i), ("B", i))]
-
-    def fill_drain(device, K, M):
-        return [("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]
-
     layers, X, Y = small_network(my, 4, (2, 2, 2, 2))
-    result = my.run(layers, X, Y, 1, 1, in_turn)
+    result = my.run(layers, X, Y, 1, 1, my.naive)
     yield "how many things run returns (J, the stages, the actions)", how_many(result)
     if how_many(result) == 3:
         yield ("what the second thing that run returns is made of",
                sorted({type(part).__name__ for part in result[1]}))
-    forward_alone = my.run(layers, X, Y, 2, 1, lambda device, K, M: [("F", 0)])
-    yield "K = 2, M = 1, five layers of 2 units, without any backward: J", forward_alone[0]
-    layers, X, Y = small_network(my, 4)
-    forward_alone = my.run(layers, X, Y, 2, 1, lambda device, K, M: [("F", 0)])
-    yield "K = 2, M = 1, without any backward: J", forward_alone[0]
-    for K, M, m, schedule in ((1, 1, 4, in_turn), (1, 4, 4, in_turn), (2, 1, 4, in_turn),
-                              (3, 4, 8, fill_drain), (7, 3, 8, fill_drain)):
+    for words, sizes in (("five layers of 2 units, ", (2, 2, 2, 2)), ("", SIZES)):
+        layers, X, Y = small_network(my, 4, sizes)
+        J, *_ = my.run(layers, X, Y, 2, 1, lambda device, K, M: [("F", 0)])
+        yield f"K = 2, M = 1, {words}without any backward: J", J
+    for K, M, m, schedule in ((1, 1, 4, my.naive), (1, 4, 4, my.naive), (2, 1, 4, my.naive),
+                              (3, 4, 8, my.gpipe), (7, 3, 8, my.gpipe)):
         layers, X, Y = small_network(my, m)
         words = f"K = {K}, M = {M}, {m} samples"
         J, stages, actions = my.run(layers, X, Y, K, M, schedule)
@@ -62,7 +55,7 @@ def of_run(my):
 def of_step(my):
     """Yield the parameters of four linear layers after an update."""
     layers, X, Y = small_network(my, 4)
-    _, stages, _ = my.run(layers, X, Y, 2, 2, lambda device, K, M: [("F", 0), ("F", 1), ("B", 0), ("B", 1)])
+    _, stages, _ = my.run(layers, X, Y, 2, 2, my.gpipe)
     my.step(stages, 0.5)
     yield "the parameters after a step", [part for layer in layers[::2] for part in (layer.W, layer.b)]
 

@@ -59,10 +59,10 @@ def of_relu(my):
 
 
 def how_many(handed):
-    """Return how many values a function has returned; None for None, "one" for what is not a tuple."""
-    if isinstance(handed, (tuple, list)):
+    """Return how many values a function has returned: the length of a tuple, list or vector, else 1."""
+    if isinstance(handed, (tuple, list)) or np.ndim(handed) == 1:
         return len(handed)
-    return None if handed is None else "one"
+    return None if handed is None else 1
 
 
 def _both_ways(layer, given, derivative, where, with_parameters):
@@ -105,13 +105,6 @@ LEAKY = "That is the leaky ReLU, which lets a hundredth of what is below 0 pass.
 SUMS = """        dW = dZ @ self.cache.T
         db = dZ.sum(axis=1, keepdims=True)
 """
-CACHE = """        self.cache = A_prev
-        return self.W @ A_prev + self.b
-
-    def backward(self, dZ):
-        dA_prev = self.W.T @ dZ
-        dW = dZ @ self.cache.T
-"""
 PRODUCTS = """        dA_prev = self.W.T @ dZ
         dW = dZ @ self.cache.T
 """
@@ -119,6 +112,7 @@ ALL_PRODUCTS = """        return self.W @ A_prev + self.b
 
     def backward(self, dZ):
 """ + PRODUCTS
+CACHE = "        self.cache = A_prev\n" + ALL_PRODUCTS
 BOTH = """        self.cache = Z > 0
         return Z * self.cache
 

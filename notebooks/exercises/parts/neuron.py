@@ -88,7 +88,7 @@ def of_gradient(my: SimpleNamespace) -> Iterator[tuple[str, object]]:
     for m, w, b in ((3, 0.0, 0.0), (7, 1.5, -0.25), (7, -2.0, 0.75)):
         x, y = INK[:m].copy(), IS_ONE[:m].copy()
         result = my.gradient(w, b, x, y)
-        yield "How many things gradient returns (dw, db are two)", _count(result)
+        yield "How many things gradient returns (dw, db are two)", how_many(result)
         for name, number in zip(("dw", "db"), result):
             yield f"{name} at w = {w:g}, b = {b:g}, of {m} samples", number
         yield "whether x and y are as before", np.array_equal(x, INK[:m]) and np.array_equal(y, IS_ONE[:m])
@@ -122,10 +122,10 @@ def of_learn(my: SimpleNamespace) -> Iterator[tuple[str, object]]:
             if asked:
                 yield "the first points at which learn asks for the gradient", asked[:5]
             raise
-        yield "How many things learn returns (w, b, path are three)", _count(result)
+        yield "How many things learn returns (w, b, path are three)", how_many(result)
         w, b, path = result
         points = list(path) if isinstance(path, (list, tuple, np.ndarray)) else [path]
-        sizes = sorted(set(map(_count, points)))
+        sizes = sorted(set(map(how_many, points)))
         yield "How many numbers each point on the path has", sizes
         if sizes == [2] and _all_steps_alike(points):  # however many steps: a loop may count them
             yield "Whether each step on the path has slopes of its own", False
@@ -146,12 +146,6 @@ def _all_steps_alike(points):
 
 def _plain(points):
     return [tuple(float(number) for number in point) for point in points]
-
-
-def _count(result):
-    if isinstance(result, np.ndarray):
-        return result.size
-    return len(result) if isinstance(result, (tuple, list)) else 1
 
 
 DZ = "dz = (a - y) / len(x)"

@@ -131,7 +131,6 @@ WITH_BOTH = """self.stash[i] = A_in if self.recompute else [layer.cache for laye
     def backward(self, i, dA):
         kept = self.stash.pop(i)"""
 
-
 ONE_PLACE = "Your stash has one place for all micro-batches: F1 throws away what F0 put there. Use stash[i]."
 NOTHING_STASHED = "Nothing is in stash[0] after F0, and F1 will overwrite the caches: put them aside first."
 OUTPUTS = "Your stash holds what each layer returned. A backward needs what it kept, its `cache`."

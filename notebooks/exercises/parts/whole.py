@@ -51,9 +51,7 @@ def gradients_of(layers, gradients, where):
     yield "The places of the layers that are keys of the gradients", found
     for place in found[::-1]:
         pair = gradients[layers[place]]
-        one = "one array" if isinstance(pair, np.ndarray) else f"a {type(pair).__name__}"
-        yield (f"The gradients of layers[{place}] {where}",
-               f"{len(pair)} values" if isinstance(pair, (tuple, list)) else one)
+        yield f"The number of gradients of layers[{place}] {where}", how_many(pair)
         for name, derivative in zip(("dW", "db"), pair if isinstance(pair, (tuple, list)) else ()):
             yield f"{name} of layers[{place}] {where}", derivative
 
