@@ -320,7 +320,7 @@ test_mistakes = are_named({
          "dZ with Z = [[-1, 0, 2], [3, -0.5, 0.25]]: yours is"),
         (relu("self.cache = np.where(Z > 0, 1, 0); return Z * self.cache",
               "return np.where(self.cache > 0, dA, 0), None, None"),
-         "your mask is made of numbers, with 8 bytes for each"),
+         "your mask has 8 bytes for each of Z"),
     ],
     COST: [
         (cost("D = A - Y; return np.sum(D * D) / m, 2 * D / m"), "to a cost without the 1/2"),

@@ -358,7 +358,7 @@ test_mistakes = are_named({
     SLOPE: [
         *edits(
             RANDOM_DIRECTION,
-            (" + (v * db).sum()", "", "one leaves out b"),
+            (" + (v * db).sum()", "", "one lacks b"),
             ("/ (2 * h)", "/ h", "Your slope is twice too large"),
             ("rtol=1e-6", "rtol=0.02", "returns 1.01 times the cost as its J: yours is True"),
         ),

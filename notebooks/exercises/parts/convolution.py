@@ -56,7 +56,7 @@ UNFOLD_MISTAKES = [
      "Your numbers are filled in column by column. A row is one entry of all windows."),
     (STACK, STACK + ".T", "Your matrix is turned round: a window is a column."),
     (STACK, STACK.replace("i:i + n_windows", "i:i + n_windows - 1"),
-     "Your last window is missing: L - k + 1."),
+     "Your last window is missing: there are L - k + 1."),
     (STACK, STACK.replace("axis=1)", "axis=1).swapaxes(2, 3)"),
      "Your columns go sample by sample. Those of window 0 come first, one for each sample."),
 ]

@@ -229,7 +229,7 @@ SLOPE_MISTAKES = [
      "Your network is in fractions. Floats such as h need `small(my, 7, float)`."),
     ("abs((J_up - J_down) / 2e-6 - promised)", "((J_up - J_down) / 2e-6 - promised)",
      "Half the cost passes your test, and minus the cost. A difference has two signs: take its abs."),
-    (" + (db ** 2).sum()", "", "Your promise and your step count other parameters: one leaves out b."),
+    (" + (db ** 2).sum()", "", "Your promise and your step count different parameters: one lacks b."),
     ("(dW ** 2).sum() + (db ** 2).sum()", "dW.sum() + db.sum()",
      "You promise the sum of all g. Each parameter moves by h g, and so changes J by h g^2: add squares."),
     (SOLVED, SOLVED.replace("1, 1, my.gpipe", "3, 3, my.gpipe").replace("[stage]", "[stage, *more]"),

@@ -156,8 +156,6 @@ LINEAR_MISTAKES = [
     ("self.W @ A_prev + self.b", "self.W @ A_prev", "Your forward forgets b."),
     ("self.W @ A_prev + self.b", "self.W * A_prev + self.b",
      f"Your forward multiplies W and A_prev entry by entry. {STAR}"),
-    ("self.W.T @ dZ", "self.W.T * dZ", f"Your dA_prev multiplies entry by entry. {STAR}"),
-    ("dZ @ self.cache.T", "dZ * self.cache.T", f"Your dW multiplies entry by entry. {STAR}"),
     (PRODUCTS, PRODUCTS.replace("@", "*"), f"Your dA_prev and dW multiply entry by entry. {STAR}"),
     (ALL_PRODUCTS, ALL_PRODUCTS.replace("@", "*"),
      f"Your layer multiplies entry by entry, forward and backward. {STAR}"),
@@ -185,9 +183,9 @@ RELU_MISTAKES = [
      "Your dW and db are 0. Without W and b, return None for each, so that nobody updates them."),
     (BOTH, BOTH.replace("Z > 0", "Z").replace("Z * self.cache", "np.maximum(Z, 0)").replace(
         "dA * self.cache", "dA * (self.cache > 0)"),
-     "Right numbers, but your cache has 8 bytes for each. Keep True or False, in 1 byte: was Z above 0?"),
+     "Right numbers, but your cache has 8 bytes for each of Z. Keep True or False, in 1 byte: is Z > 0?"),
     (BOTH, BOTH.replace("self.cache = Z > 0", "self.cache = (Z > 0).astype(float)"),
-     "Right numbers, but your mask is made of numbers, with 8 bytes for each. True or False take 1 byte."),
+     "Right numbers, but your mask has 8 bytes for each of Z. Keep True or False, in 1 byte."),
     (BOTH, BOTH.replace("self.cache", "self.mask"),
      "Your layer keeps its mask, but not in `self.cache`, which a pipeline takes out and puts back later."),
     (BOTH, BOTH.replace("self.cache = Z > 0", "self.cache = self.mask = Z > 0").replace(

@@ -89,7 +89,7 @@ RANK = "t + T * (d + D * k)"
 RANK_MISTAKES = [
     (RANK, "t + d + k", "Two devices have the same number: (0, 1, 0) and (1, 0, 0), for T = 2, D = 2."),
     (RANK, "d + D * (t + T * k)", "That is dp-tp-pp: the copies would be neighbours."),
-    (RANK, "t + T * d + D * k", "Nearly: two stages are as far apart as all copies of one have devices."),
+    (RANK, "t + T * d + D * k", "Nearly: all copies of one stage stand between it and the next one."),
     (RANK, "t + T * (d + k)", "Nearly: two stages are T D devices apart, not T."),
 ]
 

@@ -167,7 +167,7 @@ GRADIENT_MISTAKES = [
     (SUMS, "return (dz * x).sum(), dz.mean()", "Your db is m times too small: dz has its 1 / m. Add up."),
     (SUMS, "return (dz * x).mean(), dz.sum()", "Your dw is m times too small: dz has its 1 / m. Add up."),
     (SUMS, "return dz.sum(), dz.sum()", "Your dw is db. When w moves a little, z moves x times as much."),
-    (SUMS, "return dz * x, dz", "Your dw and db have one number for each sample, but share w and b: add up."),
+    (SUMS, "return dz * x, dz", "Your dw and db have one number for each sample. All share w and b: add up."),
     (SUMS, "return dz.sum(), (dz * x).sum()", "Your dw and db are exchanged: dw is the one with x."),
     (SUMS, "return (dz * w).sum(), dz.sum()", "Your dw has w in it. What w is multiplied by is x."),
     (DZ, "dz = (y - a) / len(x)", "Your signs are turned round: answer minus truth, or you will climb."),

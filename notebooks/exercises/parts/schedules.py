@@ -81,7 +81,7 @@ VERSION, LATE = "max(0, i - (K - 1 - s))", "before[0], now[1]"
 NEWEST = "now[0] - rate * g0, now[1] - rate * g1"
 
 VERSION_USED_MISTAKES = [
-    (VERSION, "i - (K - 1 - s)", "Right once the pipeline is full. At first no version is below 0."),
+    (VERSION, "i - (K - 1 - s)", "Right once the pipeline is full. Before that it is 0, not below."),
     (VERSION, "max(0, i - (K - 1))", "That is vertical sync: every stage has the version of stage 0."),
     (VERSION, "i", "Those are all updates before micro-batch i's own. Only the last stage has made so many."),
     (VERSION, "max(0, i - (K - s))", "One too few: a stage is K - 1 - s updates late."),

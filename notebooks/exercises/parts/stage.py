@@ -160,7 +160,7 @@ def _in_both(kept):
          "Your backward does not put the caches back: layers still have those of their last forward."),
         (back, f"zip(reversed(self.layers), {kept})",
          "Your backward hands each layer another layer's cache: they are in the order of the forward."),
-        (back, f"zip(self.layers, {kept})", "Your backward begins at the first layer. dA is of the last."),
+        (back, f"zip(self.layers, {kept})", "Your backward begins at the first layer. The last has dA."),
         (added, "self.gradients[layer] = dW, db",
          "Your gradients are those of the last micro-batch alone: add to the sum, do not overwrite it."),
         (added, "self.gradients[layer] = self.gradients.get(layer, ()) + (dW, db)",
