@@ -13,7 +13,6 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 CORE = [path for path in NOTEBOOKS if path.name < "13"]
-ELECTIVES = [path for path in NOTEBOOKS if path not in CORE]
 STUB = re.compile(r"^    +\.\.\.$", re.MULTILINE)  # a body that the learner writes
 HINT = re.compile(r"<details><summary>Hint</summary>.*</details>\n</details>", re.DOTALL)
 TAGS = re.compile(r"</?(details|summary)>")

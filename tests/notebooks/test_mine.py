@@ -1,4 +1,4 @@
-"""The judges name mistakes by mutants of the solutions, and tell errors their line, guesses what came out.
+"""The judges name mistakes by mutants of the solutions, and tell errors their line.
 And the learner's own file: what is lent, what is kept, what is refused.
 """
 
