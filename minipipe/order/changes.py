@@ -44,7 +44,8 @@ def with_recompute(schedule: Schedule, mode: str = "always") -> Schedule:
     if mode == "never":
         return schedule
     refuse(schedule, "R", "recomputes already: use it as it is, with recompute='never'")
-    kept = set(schedule.last_of_copy) if mode == "except_last" else ()
+    last = {copy: i for i, copy in enumerate(schedule.copies)}  # of each replica
+    kept = last.values() if mode == "except_last" else ()
     devices = []
     for order in schedule.devices:
         steps: list[Action | Overlap] = []

@@ -58,7 +58,7 @@ def table_text(schedule: Schedule) -> str:
         )
     if schedule.n_copies > 1:
         warnings.warn(
-            f"the schedule {schedule.name!r} has {schedule.n_copies} copies of the network, and PyTorch has "
+            f"the schedule {schedule.name!r} has {schedule.n_copies} replicas, and PyTorch has "
             "one: it can read this table, but not run it",
             ScheduleWarning, stacklevel=3,
         )
@@ -84,7 +84,7 @@ def script_text(schedule: Schedule, costs: Costs, makespan: float) -> str:
     """
     if schedule.n_copies > 1:
         raise ScheduleError(
-            f"the schedule {schedule.name!r} has {schedule.n_copies} copies of the network, and PyTorch runs "
+            f"the schedule {schedule.name!r} has {schedule.n_copies} replicas, and PyTorch runs "
             "one: export an order of one copy"
         )
     ticks = costs.by_stage(schedule.placement, schedule.stages_on).table(schedule.sharing)

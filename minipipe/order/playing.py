@@ -127,7 +127,7 @@ class Progress:
         copy, done, rule = schedule.copies[i], self.done[stage][i], RULES[kind]
         if schedule.device_of[copy].get(stage) != device:
             devices = ", ".join(map(str, sorted(schedule.devices_of[copy][stage])))
-            remedy = "" if schedule.copy_of else ", unless there are copies of the network: say so by copy_of"
+            remedy = "" if schedule.copy_of else ", unless there are replicas: say so by copy_of"
             where = f"stage {stage}{f' of copy {copy}' if schedule.copy_of else ''} is on devices {devices}"
             return f"{where}: a stage's parameters are on one device only{remedy}"
         if done & rule.forbids & rule.adds:
@@ -227,8 +227,8 @@ class Progress:
         to_come: dict = {}  # {action: the device that has it still to do}
         for device, actions in enumerate(self.left):
             to_come |= {part: device for action in actions for part in action.parts}
-        found = {(r, False): self._stands(r, to_come) for r, actions in enumerate(self.left) if actions}
-        return found | {(r, True): self._lane_stands(r) for r, lane in enumerate(self.lanes) if lane}
+        found = {(r, False): self._standing_of(r, to_come) for r, actions in enumerate(self.left) if actions}
+        return found | {(r, True): self._standing_of_lane(r) for r, lane in enumerate(self.lanes) if lane}
 
     def circle(self, places: dict[Any, Standing]) -> list[Standing]:
         """Return `Standing`s, each of which waits for the next; [] without a circle.
@@ -249,7 +249,7 @@ class Progress:
                 return [places[place] for place in path[path.index(place):]]
         return []
 
-    def _stands(self, device, to_come):
+    def _standing_of(self, device, to_come):
         """Return the `Standing` of a device whose next action cannot start."""
         action, done, needs, source = self.left[device][0], self.done, None, None
         position, words = len(self._schedule.devices[device]) - len(self.left[device]), ""
@@ -277,7 +277,7 @@ class Progress:
         said = f"device {device} cannot start {action}{words}"
         return Standing(device, position, action, needs, source, False, said)
 
-    def _lane_stands(self, device):
+    def _standing_of_lane(self, device):
         """Return the `Standing` of a device whose next exchange cannot end."""
         lanes, mine = self.lanes, self.lanes[device][0]
         others = [r for r in self._holders[mine.stage] if not lanes[r] or lanes[r][0][:2] != mine[:2]]

@@ -296,12 +296,6 @@ class Schedule:
         return self.copy_of or (0,) * self.n_microbatches
 
     @cached_property
-    def last_of_copy(self) -> list[int]:
-        """For each replica of the network, the last of its micro-batches."""
-        last = {copy: i for i, copy in enumerate(self.copies)}
-        return [last.get(copy, 0) for copy in range(self.n_copies)]
-
-    @cached_property
     def devices_of(self) -> list[dict[int, set[int]]]:
         """For each replica, {stage: its devices}; several only in a faulty order."""
         found: list[dict[int, set[int]]] = [{} for _ in range(self.n_copies)]

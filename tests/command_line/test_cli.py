@@ -123,7 +123,7 @@ def test_a_file_with_two_copies_of_the_network_can_be_shown_again(capsys, tmp_pa
     table, lines = tmp_path / "two.csv", tmp_path / "two.txt"
     status, _, err = run(capsys, f"show {name} --output {table}")
     assert status == 0 and run(capsys, f"show {name} --output {lines}")[0] == 0
-    assert err == (f"minipipe: note: the schedule {name!r} has 2 copies of the network, and PyTorch has one: "
+    assert err == (f"minipipe: note: the schedule {name!r} has 2 replicas, and PyTorch has one: "
                    "it can read this table, but not run it\n")
     for path in (table, lines):
         status, out, err = run(capsys, f"check {path} --microbatches 8")

@@ -28,7 +28,7 @@ PYTORCHS_DUALPIPEV = (
 
 def back(schedule):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ScheduleWarning)  # of those with copies of the network
+        warnings.simplefilter("ignore", ScheduleWarning)  # of those with replicas of the network
         table = schedule.to_csv()
     return Schedule.from_csv(table, schedule.n_microbatches, schedule.name, schedule.copy_of)
 
@@ -55,7 +55,7 @@ def test_a_table_with_overlaps_that_pytorch_has_written():
     Schedule.from_text(["0F0 1F1 1B1 0B0", "0F1 1F0 1B0 0B1"], copy_of=[0, 1]),
 ], ids=lambda schedule: f"{schedule.name} {len(schedule.devices)} {schedule.n_microbatches}")
 def test_copies_of_the_network_are_read_off_the_table(schedule):
-    words = f"{schedule.name!r} has {schedule.n_copies} copies of the network, and PyTorch has one"
+    words = f"{schedule.name!r} has {schedule.n_copies} replicas, and PyTorch has one"
     with pytest.warns(ScheduleWarning, match=re.escape(words)) as caught:
         table = schedule.to_csv()
     assert [warning.filename for warning in caught] == [__file__]
@@ -70,7 +70,7 @@ def test_copies_of_the_network_are_read_off_the_table(schedule):
 ])
 def test_what_is_no_full_copy_of_the_network_is_a_fault(table):
     faults = Schedule.from_csv(table).faults()
-    assert any("is on devices 0, 1: a stage's parameters are on one device only, unless there are copies"
+    assert any("is on devices 0, 1: a stage's parameters are on one device only, unless there are replicas"
                in fault and "say so by copy_of" in fault for fault in faults)
 
 
@@ -239,7 +239,7 @@ def in_ticks(trace, per_tick=1):
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_arrows_lead_from_the_work_before_the_send_to_the_work_after_the_receipt(run):
+def test_arrows_lead_from_the_sender_s_work_to_the_receiver_s(run):
     trace = RUNS[run]()
     chrome = in_ticks(trace, per_tick=10)
     arrows = {}

@@ -34,8 +34,8 @@ def test_the_script_holds_the_table_and_the_costs(name):
 
 
 @pytest.mark.parametrize("schedule, costs, words", [
-    (build("chimera", 4, 4), Costs(), "2 copies"),
-    (in_copies(build("1f1b", 2, 2), 2), Costs(), "2 copies"),
+    (build("chimera", 4, 4), Costs(), "2 replicas"),
+    (in_copies(build("1f1b", 2, 2), 2), Costs(), "2 replicas"),
     (with_recompute(build("gpipe", 2, 2)), Costs(), "recomputes"),
     (build("pipedream", 2, 2), Costs(), "updates"),
     (build("1f1b", 2, 2), Costs(F=1, B=3, I=1, W=1), "B = I \\+ W"),

@@ -117,7 +117,7 @@ def test_a_deadlock_names_only_those_who_wait_for_each_other():
     assert fault.startswith("deadlock: device 1 cannot start 1B0") and "device 0 cannot" not in fault
 
 
-def test_a_fault_knows_its_place_and_a_deadlock_is_drawn_up_to_where_it_stops():
+def test_a_fault_has_a_place_and_a_run_ends_where_it_stops():
     lines = ["F0 F1 F2 B0 B1 B2", "F0 B0 F1 F2 B1 B2", "F0 F1 F2 B1 B0 B2"]
     trace = mp.simulate(lines, as_far_as_it_goes=True)
     assert [(str(span.label), span.start) for span in trace.spans] == [
@@ -258,7 +258,7 @@ def comes_to_its_end(schedule):
 
 
 def goes_as_far_as_it_can(schedule, runs):
-    """Each device has done the actions before the one at which it stands, and what that needs is not done."""
+    """Each device has done the actions before the one at which it stops, and what that needs is not done."""
     try:
         trace = mp.simulate(schedule, as_far_as_it_goes=True)
     except ScheduleError:  # sizes that do not fit
@@ -282,7 +282,7 @@ def goes_as_far_as_it_can(schedule, runs):
 @given(changed_schedules())
 @example(Schedule.from_text(["0F0 0B0 0U0", "0F1 0B1 0A1 0U1"], copy_of=(0, 1)))  # a U without its A
 def test_a_schedule_has_faults_exactly_if_it_cannot_end(schedule):
-    """And whoever reads one with faults says so with `ScheduleError`, and with nothing else."""
+    """All that read a schedule with faults raise `ScheduleError`, and nothing else."""
     runs, faults = comes_to_its_end(schedule), schedule.faults()
     goes_as_far_as_it_can(schedule, runs)
     assert (faults == []) == runs and len(faults) == len(set(faults))

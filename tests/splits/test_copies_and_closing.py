@@ -272,7 +272,7 @@ def test_copies_on_one_device_share_one_all_reduce_and_update():
 def test_pytorchs_table_leaves_all_reduces_and_updates_out():
     assert with_updates(one_f_one_b(2, 4)).to_csv() == one_f_one_b(2, 4).to_csv()
     for schedule in build("chimera", 4, 4), in_copies(build("zb-v", 4, 4), 3):
-        with pytest.warns(ScheduleWarning, match="copies of the network"):
+        with pytest.warns(ScheduleWarning, match="replicas, and PyTorch"):
             assert with_updates(with_all_reduce(schedule)).to_csv() == schedule.to_csv()
 
 
