@@ -360,7 +360,10 @@ class Schedule:
         return "U" in self.kinds and any(n and part.kind not in CLOSING for _, part, n in self.walk())
 
     def faults(self, most_alive: float | Sequence[float] | None = None) -> list[Fault]:
-        """Return all faults, as sentences; without any, the schedule can run.
+        """Return the faults, as sentences; without any, the schedule can run.
+
+        They name what is unknown or missing, and on each device the first action that
+        is in a wrong place.
 
         Args:
             most_alive: the micro-batches whose activations a device can keep at once: a

@@ -472,7 +472,7 @@ CANNOT_RUN = [
     ("\n...\n...\n...\n", "Not solved yet"), (None, "Write text"), (17, "Write text"),
     (changed(0, "F3", "F4"), "in_two: Your micro-batches are 0, 1, 2, 3, 4; asked were 4, counted from 0."),
     (changed(1, "I3 W3", "I3"), "in_two: It cannot run: device 1 never does W3."),
-    (changed(1, "I3 W3", "I3 W3 W3"), ": once is enough."),
+    (changed(1, "I3 W3", "I3 W3 W3"), "device 1: W3 is done already: once is enough"),
     (changed(2, "F0 I0", "I0 F0"), "I0 comes before its forward F0"),
     (changed(0, "W0 I1", "I1 Q0"), "'Q0' is not an action here: write F, I or W"),
     (changed(0, "F0 F1", "F0, F1"), "'F0,' is not an action here"),
