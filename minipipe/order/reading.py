@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from importlib.util import module_from_spec, spec_from_file_location
 from inspect import signature
@@ -183,18 +184,12 @@ class FromFunction:
 def _number_of_parameters(function, name):
     """Return whether a function takes 2 or 3 arguments; refuse another number."""
     for n in (2, 3):
-        try:
+        with suppress(TypeError, ValueError):  # ValueError: its parameters are unknown
             signature(function).bind(*range(n))
-        except (TypeError, ValueError):  # ValueError: its parameters are unknown
-            continue
-        return n
-    try:
-        takes = f"takes {signature(function)}"
-    except (TypeError, ValueError):
-        takes = "does not say what it takes"
+            return n
     raise ValueError(
-        f"{name} {takes}: a schedule is a function (device, K, M) that returns the actions of a device, or a "
-        "function (K, M) that returns a Schedule"
+        f"{name} takes other arguments: a schedule is a function (device, K, M) that returns the actions of "
+        "a device, or a function (K, M) that returns a Schedule"
     )
 
 

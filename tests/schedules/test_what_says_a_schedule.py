@@ -174,8 +174,8 @@ def test_what_a_function_raises_comes_through(door):
 WRONG = [
     ("gpip", "unknown schedule 'gpip': did you mean 'gpipe'? there are naive, gpipe, "),
     *((what, f"{what!r} is not a schedule: pass a name, such as '1f1b'") for what in (3, [], [3])),
-    (lambda device: [], "<lambda> takes (device): a schedule is a function (device, K, M) that returns"),
-    (lambda *, device, K, M: [], "<lambda> takes (*, device, K, M): a schedule is a function"),
+    (lambda device: [], "<lambda> takes other arguments: a schedule is a function (device, K, M) that"),
+    (lambda *, device, K, M: [], "<lambda> takes other arguments: a schedule is a function"),
     (max, ": a schedule is a function (device, K, M) that returns the actions of a device, or a function"),
     (lambda device, K, M: None, "<lambda>(0, 2, 3) returns None: return the list of the actions of device 0"),
     (lambda K, M: [], "<lambda>(2, 3) returns []: a function (K, M) returns a Schedule, such as gpipe(K, M)"),
