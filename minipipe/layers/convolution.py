@@ -53,7 +53,7 @@ class Kernel(Layer):
             )
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.windows = Windows.of(self.n_axes, kernel_size, stride, padding, dilation)
-        self.kernel_size, self.stride, self.padding, self.dilation = kernel_size, stride, padding, dilation
+        vars(self).update(self.windows.arguments())
         self.bias = truth("bias", bias)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:

@@ -33,9 +33,11 @@ class Pool(Layer):
     splits: ClassVar[Mapping] = {"units": {}}
 
     def __init__(self, kernel_size: PerAxis, stride: PerAxis | None = None, padding: PerAxis = 0):
-        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
         stride = kernel_size if stride is None else stride
         self.windows = Windows.of(self.n_axes, kernel_size, stride, padding, dilation=1)
+        vars(self).update(self.windows.arguments())
+        if self.windows.stride == self.windows.kernel_size:
+            self.stride = None
         for k, pair in zip(self.windows.kernel_size, self.windows.padding):
             if 2 * max(pair) > k:
                 raise ValueError(f"{self!r}: padding={max(pair)} exceeds kernel_size // 2, {k // 2}")

@@ -57,6 +57,15 @@ class Windows:
             pairs = [(n // 2, n - n // 2) for n in total]
         return cls(kernel_size, stride, tuple(pairs), dilation)
 
+    def arguments(self) -> dict[str, Any]:
+        """Return the shortest arguments of `of` that make equal windows."""
+        is_even = all(before == after for before, after in self.padding)
+        return {
+            "kernel_size": shortest(self.kernel_size), "stride": shortest(self.stride),
+            "padding": shortest([before for before, _ in self.padding]) if is_even else "same",
+            "dilation": shortest(self.dilation),
+        }
+
     @property
     def span(self) -> tuple[int, ...]:
         """Positions that a window spans: dilation * (kernel_size - 1) + 1."""
@@ -192,6 +201,11 @@ def sizes(box: Box) -> tuple[int, ...]:
     return tuple(part.stop - part.start for part in box)
 
 
+def shortest(values: Sequence[int]) -> PerAxis:
+    """Return `values`, one per axis, as one number if they are equal."""
+    return values[0] if len(set(values)) == 1 else tuple(values)
+
+
 def per_axis(name: str, value: PerAxis, n_axes: int, least: int) -> tuple[int, ...]:
     """Return `value` as a tuple with one whole number per spatial axis.
 
@@ -214,8 +228,8 @@ def per_axis(name: str, value: PerAxis, n_axes: int, least: int) -> tuple[int, .
 # buffer of a few MiB holds a band of rows, and is filled again for the next. With groups, each group of
 # channels has its own product.
 #
-# Shapes: A (C, *lengths, m), Z (O, *windows, m), W (O, C / groups, *kernel_size). Source: Cho and Brand 2017,
-# arXiv 1706.06873.
+# Shapes: A (C, *lengths, m), Z (O, *windows, m), W (O, C / groups, *kernel_size); `windows` are the `Windows`
+# of the kernel on A. Source: Cho and Brand 2017, arXiv 1706.06873.
 
 LEAST_COLUMNS = 32     # with fewer columns, a row of windows gets no matrix product of its own
 SMALL_PRODUCT = 10**6  # multiplications up to which OpenBLAS with AVX-512 does not copy its operands first
