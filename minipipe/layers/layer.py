@@ -38,16 +38,19 @@ def xavier(rng: np.random.Generator, n_prev: int, n: int) -> np.ndarray:
 
 def take_statistics(layers: Sequence[Layer]) -> list | None:
     """Return the `statistics` of `layers` and clear them; None if no layer has any."""
-    statistics = [layer.statistics for layer in layers]
-    if statistics.count(None) == len(statistics):
+    for layer in layers:  # no function calls here: this runs for each micro-batch
+        if layer.statistics is not None:
+            break
+    else:
         return None
+    statistics = [layer.statistics for layer in layers]
     for layer in layers:
         layer.statistics = None
     return statistics
 
 
 def commit(layers: Sequence, statistics: list | None) -> None:
-    """Update `layers` by their `statistics` of a whole mini-batch, or by None."""
+    """Update `layers` from their `statistics` of a whole mini-batch, if not None."""
     for layer, counted in zip(layers, statistics or [None] * len(layers), strict=True):
         if counted is not None:
             layer.commit(counted)
@@ -459,7 +462,7 @@ def every_layer(layers: Iterable[Layer]) -> Iterator[Layer]:
 
 
 def checked_layers(layers: Iterable[Layer], least: int = 1) -> list[Layer]:
-    """Return at least `least` `layers` as a list; `ValueError` for anything else."""
+    """Return `layers`, at least `least`, as a list; `ValueError` for anything else."""
     layers = listed("layers", layers, least=least)
     for index, layer in enumerate(layers):
         if not isinstance(layer, Layer):

@@ -118,7 +118,7 @@ def forward_program(
 def backward_program(
     layers: Sequence[Layer], dA: Tree, skips: dict, wants_dX: bool, then: Callable
 ) -> Generator[Exchange, Any, Any]:
-    """Yield each `Exchange`, and return dX of consecutive layers, without caches then.
+    """Yield each `Exchange`, and return dX of consecutive layers; drop their caches.
 
     Args:
         layers: the layers in order, after a forward.
@@ -198,7 +198,10 @@ def backward_through(layers: Sequence[Layer], dA: Tree, skips: dict, wants_dX: b
 
 def first_with_parameters(layers: Sequence[Layer]) -> int:
     """Return the index of the first of `layers` with parameters, or their number."""
-    return next((index for index, layer in enumerate(layers) if layer.has_parameters), len(layers))
+    for index, layer in enumerate(layers):
+        if layer.has_parameters:
+            return index
+    return len(layers)
 
 
 def put_aside(layer: Layer, dZ: Tree) -> tuple | None:
