@@ -256,6 +256,10 @@ def test_the_most_derived_class_decides_what_is_called():
         layer = kind(2, 3, W=np.ones((3, 2)))
         assert (layer.backward(X), layer.backward_input(X)) == ((first, *second), first), kind.__name__
         assert layer.backward_weight(X) == second, kind.__name__
+    layer = SecondHalf(2, 3, W=np.ones((3, 2)))
+    layer.cache = "of a forward"
+    layer.backward_input(X)
+    assert layer.cache == "of a forward"  # which its backward_weight may read
 
 
 # --- what is missing, and what it prints
