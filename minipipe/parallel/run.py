@@ -31,11 +31,10 @@ from .stage import Holdings, Stage
 # The groups of devices between which the layers of a stage communicate inside an action.
 
 def join_shards(stages: Mapping[Place, Stage], groups: Sequence[Sequence[int]]) -> None:
-    """Give each layer that communicates the group of devices that share its stage.
+    """Give layers that communicate the group of devices that share their stage.
 
-    Args:
-        stages: {(stage, device): the `Stage`}.
-        groups: for each device of the schedule, the devices of its shards, in order.
+    `stages` are {(stage, device): the `Stage`}; `groups` are, for each device of the
+    schedule, the devices of its shards in order.
     """
     of_device = {}
     for number, devices in enumerate(groups):
@@ -48,10 +47,8 @@ def join_shards(stages: Mapping[Place, Stage], groups: Sequence[Sequence[int]]) 
 def join_replicas(stages: Mapping[Place, Stage], ranks: Sequence[Sequence[int]], D: int) -> None:
     """Give each synchronised layer the group of devices with its stage in D replicas.
 
-    Args:
-        stages: {(stage, device): the `Stage`}.
-        ranks: for each shard of the network, its devices, one replica after another.
-        D: the number of replicas.
+    `stages` are {(stage, device): the `Stage`}; `ranks` are, for each shard of the
+    network, its devices, one replica after another.
     """
     of_device = {}
     for devices in ranks:
@@ -306,12 +303,7 @@ class Run:
 
 
 def _in_turn(parts, inputs):
-    """A program that executes the parts of an action in turn.
-
-    Args:
-        parts: a list of (stage, part).
-        inputs: for each part (incoming, skips). The results are like them.
-    """
+    """A program: execute `parts`, [(stage, part)], with inputs [(incoming, skips)]."""
     results = []
     for (stage, part), given in zip(parts, inputs, strict=True):
         results.append((yield from stage.act(part, *given)))

@@ -89,15 +89,13 @@ class Stage:
         Args:
             line: the `MicroBatches`. If they are cut into grains, each i in the methods
                 below is the index of a grain.
-            accumulate: how gradients are summed over micro-batches, as in `Sums`.
+            accumulate: how gradients are summed, as in `Sums`.
             recomputed: {(stage, micro-batch)} of the forwards that will be recomputed.
             memory: the optimizer state of the stage's parameters.
-            wanted: {micro-batch of this stage: the version of the weights that it
-                uses}, if the order updates weights.
-            optimizer: the network's optimizer, if the order has updates. The stage
-                updates with a copy, but reads the learning rate of the original.
-            place: (rank, size, has_all) as for `ParameterShard`, if the device updates
-                only a shard of the parameters.
+            wanted: for an order with updates, as for `Versions`.
+            optimizer: the network's, for an order with updates. The stage updates with
+                a copy, but reads the learning rate of the original.
+            place: (rank, size, has_all) of a `ParameterShard`, or None.
         """
         self.line, self._recomputed = line, recomputed
         self.inputs: dict = {}  # micro-batch -> (A_prev, skips), for a recompute
@@ -120,15 +118,12 @@ class Stage:
         return n * len(self.line.grains[part.microbatch]) if n else 0
 
     def act(self, part: Action, incoming: Any, skips: dict) -> Program:
-        """A program that executes a part of an action grain by grain.
+        """A program: execute a part of an action by grains; return (outgoing, skips).
 
         Args:
             part: the part of the action.
             incoming: A_prev of a forward, or dA of a backward; else None.
             skips: {name: array} of the skip connections that enter here.
-
-        Returns:
-            (outgoing, skips), like the inputs.
         """
         if part.kind in PASSING:
             grains = self.line.grains[part.microbatch]

@@ -27,19 +27,14 @@ DOWN, UP = "weights", "update"  # the names of the messages
 class Round(NamedTuple):
     """The result of a round.
 
-    Args:
-        number: the number of the round, from 1.
-        chosen: the clients that were chosen.
-        J: the mean of their costs in their last pass, weighted by samples.
-        bytes_down, bytes_up: the bytes from the server, and to it.
-        ticks: the makespan of the round.
+    `J` is the mean of the clients' costs in their last pass, weighted by samples.
     """
 
-    number: int
-    chosen: tuple
+    number: int  # from 1
+    chosen: tuple  # the clients
     J: float
-    bytes_down: int
-    bytes_up: int
+    bytes_down: int  # from the server
+    bytes_up: int  # to the server
     ticks: float
 
 
@@ -204,7 +199,7 @@ class FederatedAveraging(Network):
 
 
 class Client(NamedTuple):
-    """A client: its own n samples X and Y, and `batches`, the slices of a pass over them."""
+    """A client: its n samples X, Y, and `batches`, the slices of a pass over them."""
 
     X: np.ndarray
     Y: np.ndarray
