@@ -313,7 +313,7 @@ def together(clients):
 @settings(max_examples=8)
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=4), st.integers(1, 2))
 def test_fedsgd_is_gradient_descent_on_all_samples(sizes, n_rounds):
-    """In rational numbers, whatever client has which samples."""
+    """In rational numbers, however the samples are divided."""
     data, rate = exact_clients(*sizes), mp.SGD(Rational(1, 8))
     net = mp.FederatedAveraging(exact_layers(), LOSS, data)
     net.train(n_rounds, rate)

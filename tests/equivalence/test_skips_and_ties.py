@@ -130,7 +130,7 @@ class Watched(mp.Tanh):
 
 @pytest.mark.parametrize("schedule", ["gpipe", "zb-h1"])
 def test_nothing_is_computed_below_the_first_parameters(schedule, monkeypatch):
-    """Nobody wants the derivative by X; a Fork down there gets a derivative that nobody wants, either."""
+    """dX is not needed, nor the gradient of a Fork below the first parameters."""
     layers = [
         mp.Tanh(), Watched(), mp.Fork("a"), mp.Residual(mp.Tanh()), mp.Linear(2, 2), Watched(),
         mp.Linear(2, 2), mp.Join("a"),

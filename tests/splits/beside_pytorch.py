@@ -1,4 +1,4 @@
-"""The same training in PyTorch: DDP, FSDP2 and DTensor on two processes, beside copies, ZeRO and shards here.
+"""The same training in PyTorch: DDP, FSDP2 and DTensor on two processes, next to replicas, ZeRO and shards.
 
     python3 tests/splits/beside_pytorch.py
 

@@ -32,7 +32,7 @@ def positions(order, kind):
 # ---- all-reduces and updates that are put into an order
 
 def test_all_reduces_start_as_early_as_possible():
-    """Each right behind its stage's last gradient, or right behind the all-reduce of the stage above it."""
+    """Each follows its stage's last gradient, or the all-reduce of the next stage."""
     for schedule in of_every_builder():
         for order in with_all_reduce(in_copies(schedule, 2)).devices:
             stages = [action.stage for action in order if action.kind == "A"]
@@ -262,7 +262,7 @@ def test_copies_on_one_device_share_one_all_reduce_and_update():
     assert with_updates(with_all_reduce(open_end)).devices == schedule.devices
     lines[0] = "0F0 0F1 0B0 0A0 0B1 0A1"
     assert "whose gradient it leaves out" in Schedule.from_text(lines, **TWO).faults()[0]
-    # nobody else has the stage: there is no sum to wait for
+    # no other device has the stage: there is no sum to wait for
     alone = Schedule.from_text(["0F0 0F1 0B0 0B1 0U1"], **TWO).validate()
     assert with_updates(replace(alone, devices=(alone.devices[0][:-1],))).devices == alone.devices
 

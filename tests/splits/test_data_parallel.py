@@ -1,7 +1,7 @@
-"""Data parallelism: copies of a network give the gradients of one, however many and however exchanged.
+"""Data parallelism: any number of replicas and any all-reduce give the gradients of one device.
 
-Sums meet as nodes of one tree, so gradients have the bits of one device. Then batch norm with the statistics
-of all copies, and closed forms. At the end, the copies themselves: they stay equal from update to update.
+They are summed along one tree, so they have the bits of one device. Then batch norm with the statistics of
+all replicas, closed forms, and replicas that stay equal from update to update.
 """
 
 from contextlib import suppress
@@ -33,7 +33,7 @@ SMALL = mp.Sequential([mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 3), mp.Tanh(), m
 
 
 @KINDS
-def test_every_copy_gets_the_same_bits(all_reduce):
+def test_every_replica_gets_the_same_bits(all_reduce):
     """With "owners", and others along a tree for runs of 2^j micro-batches: those of one device."""
     X, Y = mini_batch(19, np.float32)
     for D in (2, 3, 4):
@@ -120,7 +120,7 @@ def run(schedule, X, Y):
 
 @pytest.mark.parametrize("name", ["1f1b", "zb-v", "chimera"])
 def test_an_order_with_updates_trains_as_step_does(name):
-    """Two mini-batches, one copy and two: costs, parameters, and the parameters of every other copy."""
+    """Two mini-batches, one replica and two: costs, and the parameters of every replica."""
     batches, optimizer = [mini_batch(m) for m in (19, 23)], mp.Adam(0.01)
     plain = mp.Pipeline(SMALL, LOSS, 4, 8, schedule=build(name, stages=4, microbatches=8))
     fresh, costs = optimizer.fresh(), []
@@ -219,8 +219,8 @@ def normal_batch(m, convert=eighths):
 @pytest.mark.parametrize("D, T, K, zero, recompute", [
     (3, 1, 1, 0, "never"), (3, 2, 1, 0, "always"), (2, 1, 2, 1, "never"), (2, 2, 1, 3, "always"),
 ])
-def test_in_fractions_synchronised_copies_are_the_full_batch(D, T, K, zero, recompute):
-    """Costs, and what two updates make of parameters and running statistics; the copies are ragged."""
+def test_in_fractions_synchronised_replicas_equal_full_batch(D, T, K, zero, recompute):
+    """Costs, and parameters and running statistics after two updates; the replicas are ragged."""
     net = mp.Parallel(
         exact(
             normal_network()
@@ -309,7 +309,7 @@ def test_late_all_reduces_overlap_with_the_drain_of_1f1b(A, makespan):
     assert trace.makespan == 33 + max(0, *(A[r] - 2 * r for r in range(4))) == makespan
 
 
-# The copies: objects of their own, equal bit for bit
+# The replicas: separate objects, equal bit for bit
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.standard_normal((2, 3, 12))
@@ -334,8 +334,8 @@ def states_of_one_device(optimizer, M=6, n_steps=3):
 @pytest.mark.parametrize("optimizer", [
     mp.SGD(0.02, momentum=0.9, nesterov=True, weight_decay=0.01), mp.LAMB(0.01),
 ], ids=["SGD", "LAMB"])
-def test_steps_leave_all_copies_equal_to_one_device(optimizer):
-    """With batch norm, dropout and momentum; each copy has the sums of all before the step."""
+def test_steps_leave_all_replicas_equal_to_one_device(optimizer):
+    """With batch norm, dropout and momentum; before a step, each replica has the sums of all."""
     net, own = mp.DataParallel(network(), LOSS, 3, microbatches=6), optimizer.fresh()
     for expected in states_of_one_device(optimizer.fresh()):
         net.forward_backward(X, Y)
@@ -348,8 +348,8 @@ def test_steps_leave_all_copies_equal_to_one_device(optimizer):
 @pytest.mark.parametrize("D, M, zero, buckets", [
     (2, 2, 1, None), (3, 6, 1, 100), (5, 6, 2, 1), (3, 3, 3, None), (3, 6, 3, 100),
 ])
-def test_updates_in_the_order_leave_all_copies_equal(D, M, zero, buckets):
-    """With ZeRO; no copy shares an array with another one."""
+def test_updates_in_the_order_leave_all_replicas_equal(D, M, zero, buckets):
+    """With ZeRO; no replica shares an array with another one."""
     net = mp.DataParallel(network(), LOSS, D, microbatches=M, zero=zero, sums=mp.Sums(buckets=buckets))
     optimizer = mp.Adam(0.01)
     for expected in states_of_one_device(mp.Adam(0.01), M):
@@ -369,7 +369,7 @@ def test_replicas_take_over_arrays_assigned_between_steps():
             model.layers[0].W = model.layers[0].W / 2
             model.layers[1].running_mean = model.layers[1].running_mean + 1
         model.forward_backward(X, Y)
-        model.step(mp.Adam(0.02))  # another one, which remembers nothing yet
+        model.step(mp.Adam(0.02))  # another one, without state
     assert_all_same(map(state, net.replicas), state(one.layers))
 
 
@@ -400,11 +400,11 @@ def test_after_a_failed_run_replicas_continue_from_before_it(zero, buckets):
     assert_all_same(copy for copies in states for copy in copies)
 
 
-# Files of copies
+# Files of replicas
 
 
 def splits():
-    """Networks, however they are split: what an optimizer remembers is whole, in copies, in parts."""
+    """Networks with optimizer state that is whole, in replicas or in shards."""
     copies = in_copies(build("1f1b", 2, 3), 2)
     return {
         "whole": lambda: mp.Pipeline(network(), LOSS, 2, 6, schedule=with_updates(build("1f1b", 2, 6))),

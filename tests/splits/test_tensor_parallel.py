@@ -171,7 +171,7 @@ def test_a_device_counts_optimizer_state_of_its_shard_only():
 
 @pytest.mark.parametrize("K", [1, 2])
 def test_exchanges_inside_an_action_do_not_change_its_ticks(K):
-    """Two pairs: 12 ticks forward, 24 back, also where nobody wants the first layer's dA_prev."""
+    """Two pairs: 12 ticks forward, 24 back, also where the first layer's dA_prev is not needed."""
     layers = [layer for _ in range(4) for layer in (mp.Linear(4, 4), mp.ReLU())]
     net = mp.Parallel(layers, LOSS, shards=2, stages=K, costs=mp.Costs(F=12, B=24))
     net.forward_backward(np.ones((4, 2)), np.ones((4, 2)))

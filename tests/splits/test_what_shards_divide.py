@@ -218,7 +218,7 @@ def test_two_linear_layers_are_split_by_outputs_then_inputs():
 
 
 def test_a_split_softmax_sends_three_numbers_per_column():
-    """64 classes, 1,024 columns, T = 4, float32: 18,432 bytes a device; nobody wants the derivative by X."""
+    """64 classes, 1,024 columns, T = 4, float32: 18,432 bytes a device; dX is not needed."""
     net = mp.TensorParallel([mp.Linear(2, 64)], CLASSES, 4, dtype=np.float32)
     X, Y = np.zeros((2, 1024), np.float32), mp.one_hot(np.arange(1024) % 64, 64, np.float32)
     net.forward_backward(X, Y)
@@ -267,7 +267,7 @@ def together(arrays, axis):
 
 
 def without_last_bias(layer):
-    """b of a layer whose parts make summands is added to their sum, by nobody alone."""
+    """b of a layer whose parts make summands is added to their sum, once."""
     last = [layer, *every_layer(layer.layers)][-1]
     last.b, last.bias = None, False
 

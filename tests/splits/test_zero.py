@@ -1,4 +1,4 @@
-"""ZeRO 1 to 3: copies that each update, or have, a part of the parameters give the numbers of one device.
+"""ZeRO 1 to 3: devices that update, or have, a shard of the parameters give the results of one device.
 
 How their orders read, when their exchanges travel, and what is wrong with other orders. At the end, ZeRO in
 bytes: what devices hold at most and send, in closed form and as published.
@@ -45,7 +45,7 @@ def mini_batch(m, dtype=np.float64, seed=0):
 @settings(max_examples=12)
 @given(st.data())
 def test_two_updates_equal_those_of_the_full_batch(data):
-    """In rational numbers, on every copy: any number of copies, shards, stages, micro-batches and samples.
+    """In rational numbers, on every replica: any number of replicas, shards, stages, micro-batches, samples.
 
     With `zero`, in buckets or not; or in an order that `with_zero` has made, which prefetches.
     """
@@ -77,7 +77,7 @@ def test_two_updates_equal_those_of_the_full_batch(data):
 @pytest.mark.parametrize("K", [1, 2])
 @pytest.mark.parametrize("D", [2, 3])
 def test_tied_layers_are_updated_wherever_a_shard_has_them(level, K, D):
-    """A device's part may begin, or go on, with other numbers than those that are tied."""
+    """A device's shard may have other entries before or after those of the tied W."""
     layers = exact([
         mp.Linear(2, 3), mp.ReLU(), mp.Linear(3, 3, tie="W"), Rounding(), mp.Linear(3, 3), mp.ReLU(),
         Rounding(), mp.Linear(3, 3, tie="W"), mp.Linear(3, 2),
@@ -331,7 +331,7 @@ def bytes_sent(trace, device):
     (0, 1, 2, 2), (1, 1, 2, 3), (2, 1, 2, 2), (3, 1, 3, 3), (3, 2, 5, 2), (3, 2, 5, 3),
 ])
 def test_bytes_sent_by_zero_follow_closed_forms(level, n, times, N):
-    """2 Psi (N - 1)/N numbers; of stage 3, (2 n + 1) Psi (N - 1)/N for n micro-batches a copy."""
+    """2 Psi (N - 1)/N numbers; of stage 3, (2 n + 1) Psi (N - 1)/N for n micro-batches a replica."""
     order = data_parallel(N, n * N, stages=4)
     trace = of_four(N, n, with_zero(order, level) if level else with_updates(order)).trace
     assert [bytes_sent(trace, device) for device in range(N)] == [8 * times * PSI * (N - 1) // N] * N
@@ -374,7 +374,7 @@ class MixedAdam(mp.Adam):
     (4, 52.5, 41.25, 30), pytest.param(16, 35.625, 21.5625, 7.5, marks=pytest.mark.slow),
 ])
 def test_the_published_gigabytes_of_7_5_billion_parameters(N, stage_1, stage_2, stage_3):
-    """120 GB without ZeRO; those of stages 2 and 3 once all gradients are in parts, of stage 1 at most."""
+    """120 GB without ZeRO; those of stages 2 and 3 once all gradients are sharded, of stage 1 at most."""
     order, layers = data_parallel(N, N), mp.without_values([mp.Linear(74_999, 100_000)])
 
     def ledger(order):
