@@ -205,10 +205,7 @@ def _doubling_ticks(N, n, alpha, beta, gamma, ports):
 
 
 @ALL_REDUCES(
-    "doubling",
-    ticks=_doubling_ticks,
-    order="tree of 2^k",
-    source="Thakur, Rabenseifner and Gropp 2005",
+    "doubling", ticks=_doubling_ticks, order="tree of 2^k", source="Thakur, Rabenseifner and Gropp 2005"
 )
 def doubling(group: Group, vectors: list) -> Program:
     """Swap all `vectors` in `group` at distance 1, 2, 4, ..., and add them.
@@ -283,9 +280,7 @@ def _ring_ticks(N, n, alpha, beta, gamma, ports):
 
 
 @ALL_REDUCES(
-    "ring",
-    ticks=_ring_ticks,
-    order="own",
+    "ring", ticks=_ring_ticks, order="own",
     source="Patarasuk and Yuan 2009; Thakur, Rabenseifner and Gropp 2005",
 )
 def ring(group: Group, vectors: list) -> Program:
