@@ -67,7 +67,7 @@ def relative_throughput(share, K, M, base_share):
 
 @lru_cache
 def slowest_share(K, M, published, base_share=None):
-    """Return the time share of the slowest of K stages that would explain a cell of table 2.
+    """Return the slowest stage's share of time that would explain a cell of table 2.
 
     K, M: stages and micro-batches of the cell.
     published: the cell, relative to K = 2, M = 1.

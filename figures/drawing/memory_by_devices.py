@@ -65,8 +65,8 @@ def memory_by_devices():
 def _needed(counts, schedule, mode):
     """GiB that a device holds at once: (the most beyond the floor, the most in all).
 
-    The schedule has a stage on each device. Gradients count as one sum on each device, not
-    as the partial sums that keep the order of summation fixed.
+    The schedule has a stage on each device. Gradients count as one sum on each device,
+    not as the partial sums that keep the order of summation fixed.
     """
     net = Pipeline(
         without_values(LAYERS), SoftmaxCrossEntropy(), Cut(counts), M, schedule=schedule, recompute=mode,

@@ -69,7 +69,7 @@ def styles_of(traces: Sequence[Trace]) -> dict:
 
 
 def shade(kind: str | None, place: int, n_places: int, styles: dict = STYLES) -> str:
-    """Return the colour of `kind` in a device's stage `place` of `n_places`, by `styles`.
+    """Return the colour by `styles` of `kind` in a device's stage `place` of `n_places`.
 
     Later stages are darker.
     """

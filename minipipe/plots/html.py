@@ -222,7 +222,7 @@ def _step(trace):
 
 
 def _memory(trace):
-    """Return (curves by device, unit): bytes, else micro-batches alive, else ([], "")."""
+    """Return (curves by device, unit): bytes, micro-batches alive, or ([], "")."""
     if counts_bytes(trace):
         return [trace.memory(device) for device in range(trace.n_devices)], "bytes"
     curves = [alive_microbatches(trace, device) for device in range(trace.n_devices)]

@@ -61,7 +61,7 @@ def draw_arrows(ax: Axes, trace: Trace, which: bool | str = True, until: float |
 
 
 def messages_of(trace: Trace, which: bool | str = True, until: float | None = None) -> list:
-    """Return the messages of `trace` that `draw_arrows` draws by `which` and `until`."""
+    """Return the messages of `trace` to draw by `which` and `until`."""
     if not isinstance(which, (bool, str)) or which not in ARROW_CHOICES:
         raise ValueError(
             f"arrows={shown(which)} is not a choice: "

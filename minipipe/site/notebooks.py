@@ -47,7 +47,7 @@ def cells_of(path: Path) -> list[dict]:
 
 
 def page_of_notebook(path: Path) -> tuple[str, str]:
-    """Return (title, cells as HTML) of the notebook `path`; pictures are in the HTML."""
+    """Return (title, cells as HTML with pictures) of the notebook `path`."""
     cells = cells_of(path)
     body = "\n".join(
         markdown("".join(cell["source"])) if cell["cell_type"] == "markdown" else _code(cell)
@@ -85,7 +85,7 @@ def _formula(tex, display):
 
 
 def _code(cell):
-    """Return a cell of code and its outputs as HTML; folded outputs begin with their summary."""
+    """Return a cell of code and its outputs as HTML; a summary folds outputs away."""
     from nbconvert.filters import Highlight2HTML
 
     outputs, code = cell["outputs"], Highlight2HTML(pygments_lexer="ipython3")("".join(cell["source"]))

@@ -79,7 +79,7 @@ def costs_of(settings: dict) -> Costs:
 # A run.
 
 class Shown(NamedTuple):
-    """What was asked for, the order of one replica, its trace, and the answer of `run`."""
+    """What was asked, the order of one replica, its trace, and the answer of `run`."""
 
     asked: dict
     schedule: Schedule | None
