@@ -26,7 +26,7 @@ always 2^30.
 Parameters: the paper rounds, and cuts 542, 1055 and 1844 millions off; 318 should be 319. Parameter memory:
 1.05 and 24.62 are not 12 bytes times the number of parameters that is printed above them.
 Activations, assumed: {M} micro-batches, float32, the caches that a stage of this package has after a
-forward, counted in arrays without numbers; with GPipe N stage inputs, and the caches of one micro-batch,
+forward, counted in arrays without values; with GPipe N stage inputs, and the caches of one micro-batch,
 O(N + L/K N/M). That is about half of what is published, and grows with K as that does. Alone, it is the
 caches of all N samples, O(N L): that fits no device, so the paper's first columns had fewer samples at once,
 or kept less. In "Transformer 3, alone" the paper prints 3.15 and 11.7 in each other's place; here they are

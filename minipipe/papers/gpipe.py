@@ -51,7 +51,7 @@ def described(family: str, size: tuple[int, ...]) -> Description:
     return describe(*FAMILIES[family](*size))
 
 
-# GPipe's table 1, the largest network that fits, from `describe` and arrays without numbers.
+# GPipe's table 1, the largest network that fits, from `describe` and a run without values.
 #
 # Memory of a device that holds a stage, with N samples in M micro-batches:
 #

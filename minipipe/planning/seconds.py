@@ -36,8 +36,8 @@ def elementwise(way: Way) -> tuple[float, float]:
     """Return the seconds of norms, sums, masks and activations, (forward, backward).
 
     A layer of `way` moves (20, with dropout 22, + 4 f/h) s b h bytes forward and
-    (24 + 6 f/h) backward, gated 6 and 10 f/h, and rotary positions 4 (1 + kappa) each way. Terms
-    with f/h or kappa are divided by T, the others with `sequence` only.
+    (24 + 6 f/h) backward, gated 6 and 10 f/h, and rotary positions 4 (1 + kappa) each
+    way. Terms with f/h or kappa are divided by T, the others with `sequence` only.
     """
     model, choice = way.model, way.choice
     wide, T = model.ffn / model.hidden, choice.T

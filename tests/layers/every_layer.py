@@ -1,6 +1,6 @@
 """All examples of all registered layers, how to make one of them ready to run, and its derivatives exactly.
 
-The tests of equivalence and of arrays without numbers take their layers from `LAYERS`. A new layer is found
+The tests of equivalence and of arrays without values take their layers from `LAYERS`. A new layer is found
 there, since its file states its examples. What every layer has to keep holds for those of `CONTRACT`, which
 has layers of the models as well.
 """
