@@ -97,8 +97,8 @@ def check(
     Returns a `Report`. A layer must keep shapes and dtypes, and not write into its
     arguments; its derivatives must equal slopes by finite differences, its `cache` have
     all that backward needs, and its micro-batches add up to the full batch, with `==`
-    and in fractions if it can compute with them. Large inputs and predictions are
-    tried, too. For its `splits`, compare a `TensorParallel` by a verdict.
+    and in fractions if it can compute with them. Large inputs, predictions and its
+    `splits` are tried, too.
 
     A loss must also divide by the given m. An optimizer must keep state for each
     parameter separately, resume from its state, and go downhill. A schedule must run,

@@ -4,30 +4,33 @@ from __future__ import annotations  # so that help() shows names, not what they 
 
 from collections import defaultdict
 from functools import partial
+from itertools import product
 
 import numpy as np
 
 from ..arrays import even_slices, leaves, shape_of
-from ..layers import Layer, every_layer
+from ..layers import Flatten, Layer, Linear, every_layer
 from ..layers.through import in_one_piece, prepare_forward
-from ..losses import Loss
-from ..parallel.splitting import is_ours
+from ..losses import Loss, MeanSquaredError
+from ..parallel import TensorParallel
+from ..parallel.splitting import is_ours, is_stated, ways_of
 from .trial import (
     BATCH_SIZE, CannotTry, LossTrial, Remark, Trial, forward, in_fractions_or_floats, part_of, slopes,
 )
-from .verdicts import are_equal
+from .verdicts import against_full_batch, against_same_groups, are_equal, first_difference
 
 LARGE = 200  # times the data: e^200 is infinite in float32
 
 
 def checks_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
     """Return the rows of `_report` for `layer` and the `shape` of a sample."""
-    return _rows(Trial(layer, shape), {costs})
+    says_splits = layer.splits and is_stated(type(layer), "splits")
+    return _rows(Trial(layer, shape), {costs} if says_splits else {costs, splits})
 
 
 def checks_of_loss(loss: Loss, shape: tuple) -> list[tuple]:
     """Return the rows of `_report` for `loss` and the `shape` of one prediction."""
-    return _rows(LossTrial(loss, shape), {shapes, learned, halves, predicts})
+    return _rows(LossTrial(loss, shape), {shapes, learned, halves, predicts, splits})
 
 
 def _rows(trial, left_out):
@@ -44,6 +47,7 @@ def _rows(trial, left_out):
         ("micro-batches of any sizes add up to the full batch", adds_up, False),
         ("large inputs give finite numbers", large, False),
         ("a prediction for a sample depends on that sample alone", predicts, False),
+        ("split over devices as its `splits` says, it equals one device", splits, False),
     ]
     return [(claim, partial(attempt, trial), needed) for claim, attempt, needed in rows
             if attempt not in left_out]
@@ -367,4 +371,34 @@ def predicts(trial: Trial) -> str | None:
                     "where training is False, A still depends on the other samples, on step or on "
                     "first_sample: does forward look at self.training?"
                 )
+    return None
+
+
+def splits(trial: Trial) -> str | None:
+    """Compare the layer of `trial` on one device with each way of its `splits`."""
+    A = forward(trial.drawn(), trial.data())
+    if trial.takes_pair or isinstance(A, tuple) or not trial.shape:
+        raise CannotTry("no network begins with such samples, or ends with such an output")
+    was_tried, Y = False, np.random.default_rng(0).standard_normal((2, BATCH_SIZE))
+    after = [*([Flatten()] if A.ndim > 2 else []), Linear(int(np.prod(A.shape[:-1])), 2)]
+    for (how, axes), T in product(ways_of(trial.layer).items(), (2, 3)):
+        layer = trial.drawn()
+        # a layer that is split by units or inputs follows one that is split by outputs
+        before = [Linear(trial.shape[0], trial.shape[0])] if how in ("units", "inputs") else []
+        layers = [*before, layer, *after]
+        try:
+            net = TensorParallel(layers, MeanSquaredError(), T)
+        except ValueError:  # T devices cannot share it, such as 3 heads
+            continue
+        was_tried |= net.ways[len(before)] != "whole"
+        compare = against_full_batch if layer.alone_per_sample else against_same_groups
+        try:
+            wrong = first_difference(*compare(net, trial.data(), Y), exact=False)
+        except Exception as error:
+            wrong = _text_of(error)
+        if wrong:
+            cuts = [f"{name} along axis {axis}" for name, axis in axes.items()]
+            return f"splits[{how!r}] cuts {', '.join(cuts) or 'A along axis 0'}, but on {T} devices {wrong}"
+    if not was_tried:
+        raise CannotTry("neither 2 nor 3 devices can share a layer of this size")
     return None

@@ -1,5 +1,7 @@
 """Wrong layers, losses and optimizers, each with one mistake, and a piece of the message that names it."""
 
+from typing import ClassVar
+
 import numpy as np
 
 import minipipe as mp
@@ -352,9 +354,34 @@ class NoReturn(mp.ReLU):
         super().forward(Z)
 
 
+class SquareMatrix(Layer):  # right, without splits
+    def __init__(self):
+        self.W = np.random.default_rng(0).standard_normal((4, 4))
+
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return self.W.astype(A_prev.dtype) @ A_prev
+
+    def backward(self, dZ):
+        return self.W.astype(dZ.dtype).T @ dZ, dZ @ self.cache.T, None
+
+
+class CutsColumns(SquareMatrix):
+    splits: ClassVar = {"outputs": {"W": 1}}
+
+
+class CutsRows(SquareMatrix):
+    splits: ClassVar = {"inputs": {"W": 0}}
+
+
+class SharesASoftmax(mp.Softmax):
+    splits: ClassVar = {"units": {}}
+
+
 RUNS, ARRAYS, REPEATS, DTYPE = "it runs", "writes into no array", "same input", "float32"
 SLOPES, HALVES, CACHE, SUMS = "slopes", "needs only dZ", "all that backward needs", "add up"
 LARGE, PREDICTIONS, M = "large inputs", "prediction", "divided by the given m"
+SPLITS = "as its `splits` says"
 WRONG = [  # (layer, shape of a sample, a piece of the claim, a piece of the message)
     (DividesByItsM(3, 2), (3,), SLOPES, "dW is 5 times too small: does backward divide by its own m?"),
     (MultipliesByM(3, 2), (3,), SLOPES, "dW is 5 times too large"),
@@ -405,6 +432,9 @@ WRONG = [  # (layer, shape of a sample, a piece of the claim, a piece of the mes
     (Softplus1000(), (3,), LARGE, "A is inf in float32 for inputs of about 200, where float64 gives 175"),
     (Overflows(), (3,), LARGE, "A is nan in float32 for inputs of about 200, where float64 gives "),
     (SaysItIsSmall(), (3,), LARGE, "the class says can_overflow = False"),
+    (CutsColumns(), (4,), SPLITS, "splits['outputs'] cuts W along axis 1, but on 2 devices "),
+    (CutsRows(), (4,), SPLITS, "splits['inputs'] cuts W along axis 0, but on 2 devices "),
+    (SharesASoftmax(), (4,), SPLITS, "splits['units'] cuts A along axis 0, but on 2 devices J differs"),
 ]
 
 
