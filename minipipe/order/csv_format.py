@@ -36,6 +36,7 @@ FOREIGN = {  # kind that PyTorch lacks -> (what a schedule with it does, the rem
     "R": ("recomputes", "export it without, and recompute in PyTorch, with torch.utils.checkpoint"),
     "U": ("updates weights on the way", "its schedules are synchronous, so export one of those"),
 }
+MOST_CHARACTERS = 16_000_000  # in a file: its table takes up to 2.5 GB of memory
 ACTION = re.compile(r"\d{1,9}[FBIW]\d{1,9}", re.ASCII)
 COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|REDUCE_GRAD)\d*", re.ASCII)
 
@@ -137,11 +138,16 @@ def read_text(path: str | PathLike) -> str:
         )
     try:
         with path.open(encoding="utf-8-sig") as file:
-            return file.read()
+            text = file.read(MOST_CHARACTERS + 1)
     except UnicodeDecodeError:
         raise ScheduleError(
             f"{path} is not a text file in UTF-8: save it as one, as schedule.to_csv(path) does"
         ) from None
+    if len(text) > MOST_CHARACTERS:
+        raise ScheduleError(
+            f"{path} has more than {MOST_CHARACTERS:,} characters: name the file of a smaller schedule"
+        )
+    return text
 
 
 def parse_table(text: str) -> tuple[tuple[Action | Overlap, ...], ...]:

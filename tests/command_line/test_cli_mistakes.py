@@ -82,6 +82,7 @@ FILES = {  # name: (its content, what is said of it)
     "page.txt": (b"<html>" + b"x" * 10**5, "device 0: '<html>xxx"),
     "quote.csv": (b'"' + b"," * 10**6, "field larger than field limit"),
     "far.csv": (b"0F999999999,0B999999999", "0F999999999 is out of reach"),
+    "large.csv": (None, "has more than 16,000,000 characters: name the file of a smaller schedule"),
     "bytes.py:f": (b"\0", "source code string cannot contain null bytes"),
     "ends.py:f": (b"raise SystemExit(0)", "line 1, in <module>: SystemExit: 0"),
 }
@@ -90,7 +91,8 @@ FILES = {  # name: (its content, what is said of it)
 def test_a_file_that_says_no_schedule_is_named_in_a_short_sentence(capsys, tmp_path):
     for name, (content, sentence) in FILES.items():
         path = tmp_path / name.partition(":")[0]
-        path.write_bytes(content)
+        with path.open("wb") as file:
+            file.write(content or b"") if content is not None else file.truncate(6 * 2**30)
         for command in ("show", "check", "compare"):
             status, _, complaint = run(capsys, f"{command} {tmp_path / name}")
             assert status == 2 and complaint.startswith("minipipe: error: "), f"{name}: {complaint}"
