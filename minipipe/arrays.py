@@ -39,7 +39,7 @@ def is_finite(array: np.ndarray | tuple) -> bool:
 
 
 def real_numbers(name: str, values: ArrayLike) -> np.ndarray:
-    """Return `values` as an array of finite real numbers; `name` is for the error.
+    """Return `values` as an array of finite real numbers; errors call it `name`.
 
     Objects that are plain numbers become float64, unless there is a fraction among
     them.

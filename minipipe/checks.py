@@ -36,9 +36,9 @@ def shown(value: object) -> str:
 
 
 def _is_of_two(value):
-    """Tell whether a class of `value`, or this module, was loaded twice, by `importlib.reload` for instance.
+    """Tell whether a class of `value`, or this module, was loaded twice.
 
-    Then `isinstance` returns False for objects that look right.
+    After `importlib.reload`, for instance, `isinstance` returns False for old objects.
     """
     def current(module, name):
         return getattr(sys.modules.get(module), name, None)
@@ -50,7 +50,7 @@ def _is_of_two(value):
 
 
 def whole_number(name: str, value: Any, least: int | None = None, most: int | None = None) -> int:
-    """Return `value` as an int in `least`..`most`; `name` is for the error.
+    """Return `value` as an int in `least`..`most`; errors call it `name`.
 
     >>> import numpy as np
     >>> whole_number("m", np.int8(100)) * 100
@@ -72,7 +72,7 @@ def whole_number(name: str, value: Any, least: int | None = None, most: int | No
 
 
 def whole_numbers(name: str, values: Any, least: int | None = None) -> tuple[int, ...]:
-    """Return `values` as ints of at least `least`; `name` is for the error."""
+    """Return `values` as ints of at least `least`; errors call them `name`."""
     items = items_of(values)
     if items is None:
         raise ValueError(f"{name}={shown(values)} must be a list of whole numbers, even of one")
@@ -144,7 +144,7 @@ def python_number(value: Any) -> Any:
 
 
 def checked_name(name: str, value: Any) -> str:
-    """Return `value` if it is a non-empty text; `name` is for the error."""
+    """Return `value` if it is a non-empty text; errors call it `name`."""
     if not isinstance(value, str) or not value:
         raise ValueError(f"{name}={shown(value)} must be a text of at least 1 character")
     return value
@@ -186,12 +186,12 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to the file `path`, whole or not at all, in UTF-8 with \\n as line ends."""
+    """Write `text` to `path`, whole or not at all, in UTF-8 with \\n as line ends."""
     write_whole(path, lambda beside: beside.write_text(text, encoding="utf-8", newline="\n"))
 
 
 def _is_gone(process: int) -> bool:
-    """Tell whether no process has the number `process`; False where that cannot be found out."""
+    """Tell whether no process has the number `process`; False if that is unknown."""
     if os.name != "posix":
         return False  # on Windows, signal 0 is Ctrl-C
     try:
@@ -204,7 +204,7 @@ def _is_gone(process: int) -> bool:
 
 
 def listed(name: str, values: Any, least: int = 1) -> list:
-    """Return `values` as a list of at least `least` items; `name` is for the error."""
+    """Return `values` as a list of at least `least` items; errors call it `name`."""
     items = items_of(values)
     if items is None:
         raise ValueError(f"{name}={shown(values)} must be a list, even of one: [{shown(values)}]")
@@ -222,7 +222,7 @@ def items_of(values: Any) -> list | None:
 
 
 def function(name: str, value: Any) -> Callable:
-    """Return `value` if it can be called; `name` is for the error."""
+    """Return `value` if it can be called; errors call it `name`."""
     if not callable(value):
         raise ValueError(f"{name}={shown(value)} must be a function")
     return value
@@ -234,7 +234,9 @@ def plain(name: str) -> str:
 
 
 def spelled(name: str, known: Iterable[str]) -> str | None:
-    """Return the name in `known` that equals `name`, perhaps after `plain`, or None.
+    """Return the name in `known` that equals `name`, or else does in `plain` form.
+
+    Return None if there is none.
 
     >>> spelled("zb_H1", ["1f1b", "zb-h1"]), spelled("zb", ["1f1b", "zb-h1"])
     ('zb-h1', None)
@@ -245,7 +247,7 @@ def spelled(name: str, known: Iterable[str]) -> str | None:
 
 
 def truth(name: str, value: Any) -> bool:
-    """Return `value`, True, False, 0 or 1, as a bool; `name` is for the error."""
+    """Return `value`, True, False, 0 or 1, as a bool; errors call it `name`."""
     plain = value.item() if hasattr(value, "item") and not getattr(value, "shape", ()) else value  # NumPy's
     if isinstance(plain, bool) or python_number(plain) in (0, 1):
         return bool(plain)
@@ -253,7 +255,7 @@ def truth(name: str, value: Any) -> bool:
 
 
 def one_of(name: str, value: Any, known: Iterable[str]) -> str:
-    """Return `value` if it is in the names `known`; `name` is for the error."""
+    """Return `value` if it is one of the texts `known`; errors call it `name`."""
     if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name}={shown(value)} must be one of {', '.join(map(repr, known))}")
     return value

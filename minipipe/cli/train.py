@@ -208,7 +208,9 @@ def prove(
 def draw(
     pipe: Parallel, data: Sequence[np.ndarray], new: Callable[..., Parallel], options: Namespace, verdict: str
 ) -> None:
-    """Print the run of a mini-batch, or of a few without a flush; write its picture.
+    """Print the run of one mini-batch; save its picture.
+
+    Without a flush between mini-batches, it is the run of several.
 
     Args:
         pipe, new, options: as for `prove`.

@@ -41,7 +41,7 @@ class Lane:
         self.program, self.resume = program, program.send
         self.answer: Any = None  # what `resume` passes to the program
         self.starts: Any = None  # the Compute that it starts in this tick
-        # (label, other device, whether that must ask first) of the message whose arrival is unknown
+        # of an awaited message: (label, other device, whether the lane is its sender), see `Link.rendezvous`
         self.waits_for: tuple[Any, int | str, bool] | None = None
         self.work: Any = None  # the arguments of its Compute, and its result
         self.since: float = 0  # the tick at which it reached the Compute, or began to wait

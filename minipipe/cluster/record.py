@@ -143,7 +143,7 @@ class Record:
 
 
 def rows(flat: list, width: int) -> Iterator[tuple]:
-    """Return the rows of a `flat` list that holds them end to end, of `width` items."""
+    """Return the rows, of `width` items each, that `flat` holds one after another."""
     return zip(*(flat[column::width] for column in range(width)), strict=True)
 
 

@@ -142,7 +142,7 @@ class Trace:
 
     @cached_property
     def idle(self) -> list[Idle]:
-        """All `Idle` spans of `lanes` that are over.
+        """All `Idle` spans that have ended, of the lanes in `lanes`.
 
         In a finished run, they and `spans` cover each lane from 0 to the makespan.
         """

@@ -27,8 +27,8 @@ def flattened(value: Any) -> list:
     vectors = []
 
     def append_vector(leaf):
-        if not isinstance(leaf, Bytes):  # which have no axes
-            from ..arrays import array_of_numbers  # here, so that the room loads without NumPy
+        if not isinstance(leaf, Bytes):  # `Bytes` have no axes
+            from ..arrays import array_of_numbers  # here, so that the package loads without NumPy
 
             leaf = array_of_numbers(leaf).reshape(-1)
         vectors.append(leaf)

@@ -213,8 +213,8 @@ class World:
     def end(self, error: BaseException, message: str) -> None:
         """End all processes of the job because of `error`; one prints `message`.
 
-        Of several ranks with an error, the lowest prints. A rank that has received the
-        error from another rank lets that rank print, if it ends the job, too.
+        Of several ranks with an error, the lowest prints. But if the error came from
+        another rank, and that rank also ends the job, that rank prints it.
         """
         source = getattr(error, "of_rank", None)
         is_said = source is not None and self._ends_job([source], 2 * GRACE)

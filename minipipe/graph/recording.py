@@ -1,4 +1,4 @@
-"""Calls of plain functions, recorded as tasks with the arrays that they touch."""
+"""Calls of functions, recorded as tasks with the arrays that they read and write."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Later:
         raise TypeError("the number of parts is only known after the run: use later[0], later[1], ...")
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
-        raise TypeError("this array is not there yet: pass it to graph.call, or run the graph and use .value")
+        raise TypeError("this array is not computed: pass it to graph.call, or run the graph and use .value")
 
     @property
     def value(self) -> Any:
@@ -173,7 +173,7 @@ def _arrays_in(value):
 
 
 def _mapped(function, value):
-    """Return `function(value)`; for a list or tuple with arrays, a tuple of such."""
+    """Return `function(value)`; for a list or tuple with arrays, a tuple of results."""
     if isinstance(value, (list, tuple)) and _arrays_in(value):
         return tuple(_mapped(function, part) for part in value)
     return function(value)

@@ -22,7 +22,7 @@ from .through import forward_through, in_one_piece, put_aside, weight_gradients
 
 
 class Block(Layer):
-    """A layer made of `layers`: W, b, dW and db are tuples, with an entry for each.
+    """A layer made of `layers`: W, b, dW and db are tuples, one entry per layer.
 
     A subclass writes `output_shape`, `macs` and
 
@@ -57,8 +57,8 @@ class Block(Layer):
     def cache(self) -> Any:
         """All that backward needs, as a `BlockCache`; None before a forward.
 
-        The layers and this block hold the parts. Between the two halves of a subclass
-        that writes a whole `backward`, it is their `MadeGradients`.
+        The layers and this block hold its parts. If a subclass writes a whole
+        `backward`, `backward_input` leaves `MadeGradients` here.
         """
         if isinstance(self.halves, MadeGradients):
             return self.halves
@@ -88,7 +88,7 @@ class Block(Layer):
             layer.initialize(rng, dtype)
 
     def forward(self, A_prev: np.ndarray) -> np.ndarray:
-        self.halves = None  # those of an earlier forward
+        self.halves = None  # drop what an earlier backward_input has left
         return self.through(A_prev)
 
     def backward_input(self, dZ: np.ndarray) -> np.ndarray:
@@ -109,9 +109,12 @@ class Block(Layer):
 
 
 class BlockCache(NamedTuple):
-    """The caches of a block's layers, what the block itself `kept`, and its halves.
+    """What the backward of a block needs.
 
-    `halves` has the result of `put_aside` for each layer, after `backward_input`.
+    Args:
+        of_layers: the caches of its layers.
+        kept: what `Block.through` has kept.
+        halves: after `backward_input`, the result of `put_aside` for each layer.
     """
 
     of_layers: list
@@ -124,9 +127,10 @@ class BlockCache(NamedTuple):
     (Chain(Embedding(7, 4), PositionalEmbedding(4, 5), Linear(4, 3)), (5,)),
 ])
 class Chain(Block):
-    """Layers one after another, as one layer: A = f_n(... f_1(A_prev)), or A_prev.
+    """Layers one after another, as one layer: A = f_n(... f_1(A_prev)).
 
-    By the chain rule, the gradient goes back through them from the last to the first.
+    Without layers, A = A_prev. By the chain rule, the gradient passes through the
+    layers from the last to the first.
 
     >>> from .activations import ReLU
     >>> from .linear import Linear
@@ -174,9 +178,9 @@ class Chain(Block):
 class Branches(Block):
     """Several chains of layers with the same input A_prev.
 
-    A branch is a list of layers; the output of an empty one is A_prev. The cost depends
-    on A_prev through each branch, so dA_prev is the sum over the branches. `kept` has
-    the shapes of their outputs.
+    A branch is a list of layers; the output of an empty list is A_prev. The cost
+    depends on A_prev through each branch, so dA_prev is the sum over the branches.
+    `kept` has the shapes of their outputs.
     """
 
     joined: Callable[[Sequence[np.ndarray]], np.ndarray]  # A, from the branches' outputs
@@ -246,9 +250,9 @@ class Add(Branches):
 class Residual(Add):
     """A = A_prev + f(A_prev), where f is `layers` one after another.
 
-    f keeps the shape; if it changes it, use `Add(layers, shortcut)`. dA_prev = dZ + (dZ
-    back through the layers): the first term reaches A_prev unchanged, however many
-    layers there are. Source: He et al. 2015, arXiv 1512.03385.
+    If f changes the shape, use `Add(layers, shortcut)` instead. dA_prev = dZ + (dZ
+    passed back through f): the first term reaches A_prev unchanged, however many layers
+    there are. Source: He et al. 2015, arXiv 1512.03385.
 
     >>> from .linear import Linear
     >>> layer = Residual(Linear(1, 1, W=[[3.0]], b=[[0.5]]))

@@ -1,4 +1,4 @@
-"""The base class of all layers, the first weights, and backward in halves."""
+"""The base class of all layers, the initial weights, and the halves of backward."""
 
 from __future__ import annotations  # so that help() shows names, not what they stand for
 
@@ -16,7 +16,7 @@ from ..checks import listed, shown, to_be_written, without_return
 from ..registry import AsCode, Examples, Registry
 
 
-# The first weights: their variance decides whether a signal survives many layers.
+# The initial weights: their variance decides whether a signal survives many layers.
 
 def he(rng: np.random.Generator, n_prev: int, n: int) -> np.ndarray:
     """Draw W (n, n_prev) from N(0, 2/n_prev), by the generator `rng`, for ReLU.
@@ -68,11 +68,10 @@ def parameters_with(layers: Sequence[Layer], gradients: Sequence[tuple]) -> dict
 
     Args:
         layers: the layers of a network.
-        gradients: a pair (dW, db) for each of `layers`; `ValueError` for another
-            number.
+        gradients: a pair (dW, db) for each of `layers`.
 
     The owner is that layer, or a layer inside it; `position` numbers the owners of one
-    layer.
+    layer. Raise `ValueError` unless there are as many pairs as layers.
     """
     if len(layers) != len(gradients):
         raise ValueError(f"{len(layers)} layers but {len(gradients)} gradients: pass (dW, db) for each layer")
@@ -99,7 +98,7 @@ HALVES = "backward_input", "backward_weight"
 
 
 class MadeGradients(NamedTuple):
-    """The cache between two halves that are made from a whole `backward`."""
+    """The cache after a `backward_input` that was made from a whole `backward`."""
 
     dW: np.ndarray
     db: np.ndarray | None
@@ -108,7 +107,7 @@ class MadeGradients(NamedTuple):
 def _whole_of(kind):
     """Return a `backward` that calls the two halves of class `kind`."""
     def backward(self, dZ):
-        """Return (dA_prev, dW, db); the cache stays, for another dZ."""
+        """Return (dA_prev, dW, db), and keep the cache for a call with another dZ."""
         cache = self.cache
         # the halves of `kind`, not of self: a subclass may make its halves from super().backward
         derivatives = kind.backward_input(self, dZ), *kind.backward_weight(self, dZ)
@@ -127,14 +126,14 @@ def _halves_of(kind):
         return found
 
     def backward_input(self, dZ):
-        """Return dA_prev of dZ from a whole backward."""
+        """Return dA_prev, from a whole backward with dZ."""
         dA_prev, dW, db = derivatives(self, dZ)
-        if hasattr(self.backward_weight, "is_made"):  # a written one reads the cache of the forward
+        if hasattr(self.backward_weight, "is_made"):  # if the class writes it, it needs the forward's cache
             self.cache = MadeGradients(dW, db) if self.has_parameters else None
         return dA_prev
 
     def backward_weight(self, dZ):
-        """Return (dW, db) from the cache, or of dZ from a whole backward."""
+        """Return (dW, db) from the cache, or from a whole backward with dZ."""
         return tuple(self.cache) if isinstance(self.cache, MadeGradients) else derivatives(self, dZ)[1:]
 
     return backward_input, backward_weight
@@ -185,15 +184,14 @@ class Layer(AsCode):
 
     The result has the dtype of the input. A layer writes into no array that it was
     given or has returned. Its input stays unchanged until `backward`, since `cache` may
-    refer to it. A network copies outputs and parameters that are views
-    (`in_one_piece`).
+    refer to it. A network copies outputs and parameters that are views.
 
-    `W` and `b` are None in a layer without parameters, and so are `dW` and `db`. None
-    from `backward_weight` keeps a parameter as it is. A layer made of `layers` has
-    tuples with one entry per layer. A layer may take or return a pair of arrays; then
-    its shapes and gradients are pairs.
+    `W` and `b` are None in a layer without parameters, and so are `dW` and `db`. If
+    `backward_weight` returns None for a parameter, no update changes it. In a layer
+    made of `layers`, all four are tuples with one entry per layer. A layer may take or
+    return a pair of arrays; then its shapes and gradients are pairs.
 
-    `output_shape(shape)`, `parameter_shapes()` and `macs(shape)` need no numbers. The
+    `output_shape(shape)`, `parameter_shapes()` and `macs(shape)` need no values. The
     attributes below describe the layer to the rest of the package. `LAYERS` registers
     it. Before a forward, a network sets `training`, `step` (updates so far) and
     `first_sample` (the position in the mini-batch of the first sample of A_prev).
@@ -203,15 +201,15 @@ class Layer(AsCode):
     b: Tree = None
     cache: Any = None
     arrays: tuple[str, ...] = ("W", "b")  # the attributes that `copy` converts
-    decays: tuple[str, ...] = ("W",)  # the parameters that decay where an optimizer is `weights_only`
+    decays: tuple[str, ...] = ("W",)  # the parameters that decay if an optimizer is `weights_only`
     drawn: tuple[str, ...] = ()  # other arrays that `initialize` draws, which a checkpoint needs
-    takes: str = "numbers"  # or "tokens"
+    takes: str = "numbers"  # or "tokens": what A_prev contains
     alone_per_sample: bool = True  # whether a sample's A depends on that sample alone
     layers: tuple[Layer, ...] = ()  # the layers that this one is made of
     fork: str | None = None  # the name of the skip connection that leaves here, see `Fork`
     join: str | None = None  # the name of the skip connection that enters here, see `Join`
     tie: str | None = None  # layers with the same `tie` share one W
-    statistics: Any = None  # what a forward in training counts, for `commit` after the mini-batch
+    statistics: Any = None  # what a forward in training measures, for `commit` after the mini-batch
     training, step, first_sample = True, 0, 0
     index: int | None = None  # position in the network's list, for errors; an inner layer has its owner's
     recomputes: bool | None = None  # whether its backward recomputes a part of the cache; None: it cannot
@@ -224,8 +222,8 @@ class Layer(AsCode):
     def __init_subclass__(cls, **options: Any) -> None:
         """Make the halves from a class's `backward`, or `backward` from its halves."""
         super().__init_subclass__(**options)
-        base = next(kind for kind in cls.__mro__[1:] if issubclass(kind, Layer))  # it has all three
-        new = cls.__mro__[:cls.__mro__.index(base)]  # with bases that are not layers
+        base = next(kind for kind in cls.__mro__[1:] if issubclass(kind, Layer))  # it has all three methods
+        new = cls.__mro__[:cls.__mro__.index(base)]  # `cls`, and its bases that are not layers
         written = {name for kind in new for name in ("backward", *HALVES) if name in vars(kind)}
         if not written:
             return
@@ -236,7 +234,7 @@ class Layer(AsCode):
         if len(made) == 2:
             cls.weight_after_input = True
         elif hasattr(base.backward_input, "is_made") and "weight_after_input" not in vars(cls):
-            cls.weight_after_input = False  # a half of the base was made, but this class writes one
+            cls.weight_after_input = False  # the halves of the base were made, but this class writes one
         for name, method in made.items():
             method.is_made = True
             setattr(cls, name, method)
@@ -257,7 +255,7 @@ class Layer(AsCode):
             self.b = np.full(shape_of_b, constant(0, self.W), self.W.dtype)
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
-        """Return W, drawn by `rng`, in float64 and any shape with as many entries."""
+        """Return W in float64, drawn by `rng`, in any shape with the right entries."""
         raise to_be_written(self, "Layer", "draw(self, rng)", "W in float64")
 
     def forward(self, A_prev: np.ndarray) -> Tree:
@@ -327,8 +325,8 @@ class Layer(AsCode):
         """Return the part of this layer on one device: a copy with cut parameters.
 
         Args:
-            how: how the devices share the work, one of the five below.
-            rank, size: the device, from 0, and the number of devices.
+            how: how the devices share the work, one of the five texts below.
+            rank, size: the index of the device, from 0, and the number of devices.
 
             "outputs"  all have A_prev, and each computes its own units of A
             "inputs"   each has its own units of A_prev, and computes a summand of A
@@ -354,18 +352,18 @@ class Layer(AsCode):
         return None
 
     def synchronised(self) -> Layer | None:
-        """Return a layer that computes this one over all replicas, or None."""
+        """Return a layer that computes this one's A over all replicas, or None."""
         return None
 
     def misfit(self, wanted: str, shape: Shape) -> ValueError:
-        """Return the error for an A_prev of `shape`; `wanted` is a shape, "(3, m)"."""
+        """Return the error for an A_prev of `shape` instead of `wanted`: "(3, m)"."""
         return ValueError(f"{self!r} needs A_prev of shape {wanted}, got {shape}: samples are the last axis")
 
     def cached(self, dZ: Tree, shape_of_input: Callable | None = None) -> Any:
         """Return `cache`; raise an error without one, or for `dZ` of a wrong shape.
 
         Broadcasting would hide a wrong shape. A layer without W and b drops its
-        `cache`: no second half will read it.
+        `cache`, since its `backward_weight` will not read it.
 
         Args:
             dZ: the gradient with respect to A, an array or a pair of arrays.
@@ -389,7 +387,7 @@ class Layer(AsCode):
             raise RuntimeError(f"{self!r}: backward needs the cache of a forward{where}: call forward first")
 
     def checked_input(self, A_prev: np.ndarray) -> tuple:
-        """Return the shape of A for A_prev, which must fit; W and b must be there."""
+        """Return the shape of A for A_prev; raise an error without W or b."""
         shape = self.output_shape(A_prev.shape)
         if self.W is None or self.b is None:  # missing, or the layer has none
             for value, needed in zip((self.W, self.b), self.parameter_shapes()):

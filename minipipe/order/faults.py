@@ -70,7 +70,7 @@ def wrong_closings(schedule: Schedule) -> list:
 def _closing_faults_of_stage(schedule, parts):
     """Yield (action or None, fault) of the closing actions in `parts`, of one stage."""
     gradients = []  # the micro-batches whose gradients were computed since the last update
-    summed = updated = None  # the `A` or `S` that has added them up, and that update
+    summed = updated = None  # the `A` or `S` since the last update, and that update
     refused = set()  # closing actions that come too early: each is reported once
     sums = adding(SUMMED, schedule.kinds)
     for part in parts:
@@ -129,7 +129,7 @@ def _text_of(numbers):
 def faults(schedule: Schedule, most_alive: float | Sequence[float] | None = None) -> list[Fault]:
     """Return the `Fault`s of an order, in time proportional to its actions.
 
-    Of the actions in a wrong place on a device, the first is named, where it stops.
+    A device stops at its first action in a wrong place; only that one is named.
 
     Args:
         schedule: a `Schedule`.

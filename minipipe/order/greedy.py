@@ -170,7 +170,7 @@ class _Run:
         self.done = {kind: [0 for _ in stages] for kind in request.kinds}
 
     def orders(self):
-        """Return for each device its actions, after all have been done."""
+        """Do all actions; return the order of the actions on each device."""
         candidates = [self._candidates(device) for device in range(len(self.stages))]
         refused = set()
         while any(candidates):

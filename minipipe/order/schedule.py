@@ -208,8 +208,8 @@ class Schedule:
                 written by `_dump_csv(path, "compute_only")`.
             microbatches: as for `from_text`.
             name: left out, that of the file without its ending.
-            copy_of: as for `Schedule`; left out, it is read off the table where some
-                micro-batches go through the same stages on other devices.
+            copy_of: as for `Schedule`; if left out, it follows from the devices that
+                each micro-batch passes.
 
         Raises:
             ScheduleError: some cells are not actions, or the file cannot be read.

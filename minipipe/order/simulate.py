@@ -29,7 +29,7 @@ def simulate(
 ) -> Trace:
     """Return the `Trace` of `schedule`: when actions start and end, why devices wait.
 
-    It runs the programs of a pipeline, without their functions.
+    The devices run the programs of a pipeline, but compute no values.
 
     Args:
         schedule: a `Schedule`, or its name, text, file or function, as for `build`.
@@ -79,11 +79,11 @@ COLUMNS = ("F", "I", "W", "sent", "activations", "parameters")
 
 
 def stages_of_profile(text: str, n_stages: int) -> dict[str, list]:
-    """Return {column: its number for each stage} of a CSV with a row for each layer.
+    """Return {column: a number for each stage} of a CSV with a row for each layer.
 
     Args:
-        text: a table with the `COLUMNS` F, I and W, in ticks. The others, in bytes, may
-            be left out: what a layer sends on, keeps of a micro-batch, always holds.
+        text: a table with the `COLUMNS` F, I and W, in ticks. Three more, in bytes, may
+            be left out: a layer's message, activations per micro-batch, and parameters.
         n_stages: the number of stages, which get equally many layers if possible.
 
     >>> stages_of_profile("F, I, W, sent\\n1, 1, 1, 8\\n2, 1, 0.5, 4", 1)["W"]

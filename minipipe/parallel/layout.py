@@ -215,7 +215,7 @@ class MemoryInParts(Mapping):
 
 
 def memories_in(pieces: Pieces, optimizer: Optimizer, layers: Sequence[Layer]) -> dict[Place, Arrays]:
-    """Cut the state of `optimizer` into `pieces`, for each stage on a device.
+    """Return the state of `optimizer`, cut into the `pieces` of each stage on a device.
 
     Raise `ValueError` if the state does not fit `layers`.
     """

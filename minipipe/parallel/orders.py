@@ -106,9 +106,9 @@ def sqrt_units(n_layers: int) -> list[int]:
 
 
 def changed(order: Schedule, units: Sequence[Sequence[int]], options: Options) -> tuple:
-    """Return (order, counts, costs) with a stage for each unit, changed by `options`.
+    """Return (order, counts, costs) with a stage for each unit.
 
-    The actions R, A, or ZeRO's S, G and X are added.
+    Add what `options` ask for: the actions R, A, or ZeRO's S, G and X.
 
     Args:
         order: the `Schedule` of all replicas.
@@ -119,7 +119,7 @@ def changed(order: Schedule, units: Sequence[Sequence[int]], options: Options) -
     if max(n) > 1:
         costs = costs_in_segments(costs, order, n, options.shards)
         order = in_segments(order, n)
-    in_order = {EVERY_SQRT: "always", SELECTIVE: "never"}  # the other modes have the same name there
+    in_order = {EVERY_SQRT: "always", SELECTIVE: "never"}  # other modes have the same name in an order
     order = with_recompute(order, in_order.get(options.recompute, options.recompute))
     has_buckets = options.sums.buckets is not None
     if options.zero and order.has_copied_stages:
@@ -172,15 +172,14 @@ def order_of_replicas(options: Options, n_batches: int | None = None) -> tuple[S
     """Return (order of D replicas of K stages, whether it has no flush).
 
     With a flush, the order is that of a mini-batch. Without a flush, it is that of
-    `n_batches` mini-batches, with an update of each stage after each of them; left out,
-    1, or as many as a given `Schedule` has.
-
-    Asynchronous schedules have no flush, and functions whose order has updates.
+    several mini-batches, with an update of each stage after each of them. Schedules
+    have no flush if they are asynchronous, or functions whose order has updates.
 
     Args:
         options: the network's. `options.schedule` is everything that `build` takes, for
             one replica and M / D micro-batches; or a `Schedule` of all replicas.
-        n_batches: the number of mini-batches, or None.
+        n_batches: the number of mini-batches without a flush; None: 1, or as many as a
+            given `Schedule` has.
 
     Raises:
         ValueError: if the schedule does not fit D, K and M.
@@ -195,7 +194,7 @@ def order_of_replicas(options: Options, n_batches: int | None = None) -> tuple[S
     if M % D:
         raise ValueError(
             f"{M} micro-batches over {D} replicas of {K} stage{'s' * (K > 1)}: use a multiple of {D}, so "
-            "that each has as many"
+            "that all replicas get the same number"
         )
     n = M // D
     name = None if is_given else registered_name(said)

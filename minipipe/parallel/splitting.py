@@ -142,8 +142,8 @@ class Shard:
         self.layers = self._each(layers, "", self.ways)
         if size > 1 and set(self.ways) == {"whole"}:
             raise ValueError(
-                f"shards={size} splits none of these {len(self.ways)} layers: use fewer, or say in "
-                "`splits` of a layer of your own how it is split"
+                f"shards={size} splits none of these {len(self.ways)} layers: use fewer, or write the "
+                "attribute `splits` in your own layers"
             )
 
     def _each(self, layers, prefix, ways):
@@ -210,7 +210,7 @@ class Shard:
         return part
 
     def _pairs(self, layers):
-        """Return {index of a layer split by outputs: index of one by inputs}."""
+        """Return {index of a layer split by outputs: index of its pair, by inputs}."""
         found, index = {}, 0
         while index < len(layers):
             second = index + 1
@@ -226,7 +226,7 @@ class Shard:
         return found
 
     def _can(self, layer, how):
-        """Tell whether `layer` can be split by `how`, and has a unit for each device.
+        """Tell whether `layer` can be split by `how`, with a unit for each device.
 
         The same must hold for all layers tied to it.
         """
@@ -309,9 +309,10 @@ class ShardedStages:
 
 
 def synchronised(layer: Layer) -> Layer:
-    """Return `layer`; if its samples interact, its form that works over all replicas.
+    """Return `layer`, or, if its samples interact, its `synchronised()` form.
 
-    Raise `ValueError` if it has no such form, or is inside another layer.
+    That form exchanges statistics between all replicas. Raise `ValueError` if it is
+    missing, or if the layer whose samples interact is inside another layer.
     """
     if layer.alone_per_sample:
         return layer

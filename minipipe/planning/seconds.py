@@ -9,7 +9,7 @@ from .transformer import Choice, Way, along, layers_of_stages, on_devices, param
 Times = dict[str, tuple[float, float, float]]  # {part of a layer: seconds of (F, I, W)}
 
 KERNELS = 22, 60  # launches of a layer, forward and backward
-STORED = 13  # bytes a score that fused kernels with dropout move in a forward, where scores are stored
+STORED = 13  # if scores are stored: bytes per score that a forward of fused kernels with dropout moves
 LOGITS = 22  # bytes that the loss moves for each logit, forward and backward; inferred from published runs
 
 

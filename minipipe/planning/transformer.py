@@ -349,7 +349,7 @@ def layers_of_stages(model: Transformer, choice: Choice) -> list[int]:
 
 
 def parameters_of_stages(model: Transformer, choice: Choice) -> list[float]:
-    """Return how many parameters of `model` a GPU of `choice` has of each stage."""
+    """Return for each stage of `choice` the parameters of `model` on each of its GPUs."""
     found = [n * model.layer for n in layers_of_stages(model, choice)]
     found[0] += model.embedding
     found[-1] += 0 if choice.K == 1 and model.tied else model.table

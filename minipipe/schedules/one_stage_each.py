@@ -60,13 +60,13 @@ def filled_and_drained(K: int, M: int, F: float, B: float, c: float) -> float:
 
 
 def waits_for_gradients(K: int, M: int) -> int:
-    """Return how often 1F1B waits for two more messages, to the next device and back.
+    """Return how often 1F1B waits for two more messages, one forward and one back.
 
-    Device r begins the forward of micro-batch i + K - r after the backward of i, of M.
-    On device 0, that backward needed 2 (K - 1) messages, so each K micro-batches are K
-    - 1 waits later than those before. Among the first K, device K - 2 does the forward
-    of 2 after the backward of 0, which is one wait; device K - 3 does that of 3 after
-    the backward of 0, two waits; and so on.
+    Device r begins forward i + K - r after backward i, for i in 0..M - 1. On device 0,
+    backward i needs 2 (K - 1) messages, or K - 1 waits, so each K micro-batches start
+    K - 1 waits after the K before. Among the first K, device K - 2 does forward 2 after
+    backward 0, which is one wait; device K - 3 does forward 3 after backward 0, two
+    waits; and so on.
     """
     rounds, place = divmod(M - 1, K)
     return rounds * (K - 1) + max(0, place - 1)

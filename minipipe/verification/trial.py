@@ -29,7 +29,11 @@ class Remark(str):
 
 
 def in_fractions_or_floats(attempt: Callable) -> str | None:
-    """Return the message of `attempt(convert, exact)`; in floats if fractions fail."""
+    """Return the error text of `attempt(rational, True)`, or None.
+
+    If that call raises, return the text of `attempt(np.float64, False)`, or a `Remark`
+    that it was tried in floats.
+    """
     try:
         return attempt(rational, True)
     except Exception as error:
@@ -41,7 +45,7 @@ def in_fractions_or_floats(attempt: Callable) -> str | None:
 
 
 def deep_copy(thing: Any) -> Any:
-    """Return a deep copy of `thing`, but for attributes that cannot be copied."""
+    """Return a deep copy of `thing`, which shares attributes that cannot be copied."""
     twin = copy.copy(thing)
     memo: dict = {}
     for name, value in vars(thing).items():
@@ -54,7 +58,7 @@ class Trial:
     """A layer whose parameters and data are drawn anew for each check.
 
     Attributes:
-        takes, gives: the names of the input and the output in errors.
+        takes, gives: what errors call the input and the output.
     """
 
     takes, gives = "A_prev", "A"
@@ -65,10 +69,10 @@ class Trial:
         self.takes_tokens = layer.takes == "tokens"
 
     def drawn(self, convert: Callable = np.float64) -> Any:
-        """Return a copy of the layer with parameters in multiples of 1/8, by `convert`.
+        """Return a copy of the layer with random parameters, converted by `convert`.
 
-        No parameter is all 1 or all 0, as the initial gamma and b are: a derivative
-        without such a factor would look right.
+        They are multiples of 1/8. None is all 1 or all 0, as the initial gamma and b
+        are: a derivative that lacks such a factor would look right.
         """
         twin = deep_copy(self.layer.copy())
         for one in every_layer([twin]):
@@ -84,7 +88,7 @@ class Trial:
         return twin.copy(moved)
 
     def data(self, convert: Callable = np.float64, seed: int = 1) -> Any:
-        """Return A_prev from `seed`: multiples of 1/8 by `convert`, or tokens."""
+        """Return A_prev, drawn with `seed`: multiples of 1/8 by `convert`, or tokens."""
         rng = np.random.default_rng(seed)
         if self.takes_tokens:
             known = [one.n_tokens for one in every_layer([self.layer]) if hasattr(one, "n_tokens")]
@@ -101,7 +105,7 @@ class Trial:
         Args:
             layer: a result of `drawn`.
             A_prev: the input.
-            dZ: None, for `slopes_of_cost`.
+            dZ: the gradient with respect to A; if None, that of `slopes_of_cost`.
             first_sample: the index of the first sample, for random masks.
         """
         A = forward(layer, A_prev, first_sample)
@@ -112,7 +116,7 @@ class Trial:
         return A, dZ, self.named(*derivatives)
 
     def slopes_of_cost(self, A: Any, seed: int = 2) -> np.ndarray | tuple:
-        """Return dZ, multiples of 1/8 drawn by `seed`, with the shapes of A."""
+        """Return dZ in the shapes of A: multiples of 1/8, drawn with `seed`."""
         rng = np.random.default_rng(seed)
         made = [like(coarse(rng.standard_normal(part.shape)), part) for part in leaves(A)]
         return tuple(made) if isinstance(A, tuple) else made[0]
@@ -132,7 +136,7 @@ def _with_none(tree):
 
 
 class CostLayer(Layer):
-    """A loss as a layer, whose output is J (1,) of its samples, with dZ = 1.
+    """A loss as a layer: its output is J, in an array (1,), and its dZ is 1.
 
     Args:
         loss: the loss.
@@ -156,7 +160,7 @@ class CostLayer(Layer):
 
 
 class LossTrial(Trial):
-    """A loss as a layer, with the first kind of labels for which it is right.
+    """A trial of a loss, with the first kind of labels whose derivatives are right.
 
     Args:
         loss: the loss.
@@ -190,11 +194,14 @@ class LossTrial(Trial):
         return (abs(Y) + 1) / (abs(Y) + 1).sum(axis=0) if self.kind == "shares" else Y
 
     def drawn(self, convert: Callable = np.float64, m: int = BATCH_SIZE) -> CostLayer:
-        """Return the loss as a layer that divides by m, its labels by `convert`."""
+        """Return the loss as a layer that divides by m, with labels by `convert`."""
         return CostLayer(deep_copy(self.loss), converted(self.labels(), convert), m)
 
     def data(self, convert: Callable = np.float64, seed: int = 1) -> np.ndarray:
-        """Return A by `seed` and `convert`: multiples of 1/8, probabilities in 0..1."""
+        """Return A, drawn with `seed`: multiples of 1/8, converted by `convert`.
+
+        If the loss takes probabilities, they are in 1/8..7/8.
+        """
         A = super().data(seed=seed)
         if self.layer.takes == "probabilities":
             A = np.clip(coarse(0.5 + A / 4), 1 / 8, 7 / 8)
@@ -232,8 +239,8 @@ def coarse(array: Any) -> np.ndarray:
 # Compare the derivatives of a layer with slopes of its output, by central differences.
 #
 # One entry of A_prev, W or b is moved up and down by STEP, which moves the entries A[k] of the output. The
-# derivative of the cost is sum_k dZ[k] A'[k]. Random offsets keep all numbers away from kinks, such as the 0
-# of ReLU, where there is no slope.
+# derivative of the cost is sum_k dZ[k] A'[k]. Random offsets keep all numbers away from kinks, such as that
+# of ReLU at 0, where there is no slope.
 
 MOST_ENTRIES = 30     # entries of an array whose slopes are compared
 STEP = 2.0 ** -17     # its square, and the rounding error of a slope, are both below 1e-9
@@ -258,7 +265,7 @@ def slopes(trial: Trial) -> str | None:
         arrays.pop(f"d{trial.takes}")
     for name, array in arrays.items():
         if name not in found:
-            continue  # of a parameter that stays as it is
+            continue  # the parameter is frozen: its gradient is None
         given = {index: float(found[name][index]) for index in _some_indices(array)}
         measured = {index: _slope(layer, A_prev, dZ, array, index) for index in given}
         wrong = [index for index, (slope, near) in measured.items() if not abs(given[index] - slope) <= near]
@@ -301,9 +308,9 @@ def _slope(layer, A_prev, dZ, array, index):
     """Return (slope of the cost, its tolerance) as entries of `array` move together.
 
     Args:
-        layer, A_prev, dZ: of a run.
+        layer, A_prev, dZ: those of a run.
         array: A_prev, W or b.
-        index: of the entries.
+        index: the index of the entries in `array`.
     """
     kept, outputs = array[index].copy(), []
     for step in (STEP, -STEP):
@@ -323,7 +330,7 @@ def _likely_mistake(name, given, slopes, dZ):
         name: the name of the array in the message.
         given: {index: derivative}.
         slopes: {index: slope}.
-        dZ: the layer's dZ; None, if it has another shape than the array.
+        dZ: the layer's dZ, or None if its shape is not that of the array.
     """
     ratios = {round(given[index] / slope, 4) for index, slope in slopes.items() if abs(slope) > NEAR}
     if len(ratios) == 1 and ratios != {1}:  # else it is wrong where the slope is 0

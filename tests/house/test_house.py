@@ -62,7 +62,7 @@ def targets(node, parts):
     return [full[0]] if full else [alias.name for alias in node.names if alias.name != "__version__"]
 
 
-def test_a_room_imports_only_from_floors_below():
+def test_a_package_imports_only_packages_below_it():
     rooms = [found for found in imports() if found[0] not in ("__init__", "__main__")]
     assert len(rooms) > 30
     for room, target, where in rooms:
@@ -129,7 +129,7 @@ def test_the_front_door_lists_few_names_and_reaches_every_module():
         assert not hasattr(mp, hidden), hidden
 
 
-def test_the_front_door_imports_what_is_asked_for_alone():
+def test_importing_minipipe_loads_only_the_modules_that_are_used():
     """A package alone, then more with each name; matplotlib with none of them."""
     count = "print(sum(name.startswith('minipipe.') for name in sys.modules))"
     steps = ["import sys, minipipe", "minipipe.cluster", "minipipe.Linear", "minipipe.Pipeline"]

@@ -375,7 +375,7 @@ def test_of_thirty_moves_of_a_slider_the_last_is_shown(page):
 
 
 @in_chromium
-def test_an_address_beyond_the_sizes_says_so_and_shows_the_nearest_run(page):
+def test_an_address_outside_the_sizes_shows_the_nearest_run_and_a_note(page):
     page.until(LIVE)
     page.run("location.hash = 'vs=none&K=64&M=512'")
     page.until(f"{MAKESPAN} === {(128 + 32 - 1) * 3}")

@@ -92,7 +92,7 @@ def exists(name, K, M):
 
 
 @EVERY
-def test_its_orders_are_what_its_decorator_says(name):
+def test_orders_match_the_facts_in_the_registry(name):
     facts = FACTS[name]
     for (K, M), order in orders_of(name).items():
         assert (len(order.devices), order.n_stages) == (K, K * facts.stages_per_device)
@@ -254,7 +254,7 @@ def test_the_site_has_its_page_with_an_idea_a_rule_and_a_source(name):
     assert name in row
 
 
-def test_the_room_hands_on_every_builder():
+def test_the_package_exports_every_builder():
     for builder in SCHEDULES.values():
         name = builder.__name__
         assert name in mp.schedules.__all__ and getattr(mp.schedules, name) is builder, name

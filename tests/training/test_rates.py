@@ -45,7 +45,7 @@ def test_a_constant_warm_up_jumps_to_the_rate_without_it():
     assert [rate(t) for t in (0, 2, Rational(29, 10), 3, 4)] == [TENTH, TENTH, TENTH, *jump]
 
 
-def test_a_gradual_warm_up_meets_a_rate_that_moves_without_a_jump():
+def test_a_gradual_warm_up_ends_without_a_jump_at_a_rate_that_changes():
     rate = GradualWarmUp(lambda t: 1 - t / 4, 0.125, epochs=2)
     assert rate(2) == 0.5
     assert_within(rate(2 - 2**-40), 0.5, bound=2**-41, because="both move by less than half in an epoch")

@@ -184,7 +184,7 @@ def test_nobody_is_shown_what_he_did_not_ask_for(stderr):
     assert stderr.getvalue() == ""
 
 
-def test_of_work_inside_work_the_outer_one_is_shown(stderr):
+def test_of_nested_loops_only_the_outer_one_shows_progress(stderr):
     with watched():
         for _ in with_progress("ab", "outer"):
             with watched():

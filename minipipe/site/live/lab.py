@@ -210,7 +210,7 @@ def describe(side: int, i: int) -> dict:
 
 
 def lines(side: int) -> dict:
-    """Return the order of one replica of `side`, as one types it."""
+    """Return {"lines": the order of the newest run on `side`, as a user types it}."""
     return {"lines": text_of(latest[side].schedule)}
 
 
