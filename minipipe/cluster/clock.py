@@ -26,9 +26,9 @@ class Due:
 
     The order is:
 
-    1. Programs that have finished a Compute or a wait go on, up to their next one.
-    2. A Compute starts. Until then no program can go on, so that `Cluster.tick` can
-       stop between ends and starts.
+    1. All programs whose Compute or wait is over go on, up to their next one. Here
+       `Cluster.tick` stops, after the ends and before the starts.
+    2. A Compute starts.
     3. Messages enter ports. Only now is it known which of them wait, so a tie is
        decided among all of them.
     4. Lanes that wait for any device choose. A message that went through a port without
@@ -165,7 +165,7 @@ class Cluster:
         """Return what a copy or a pickle keeps of a finished run: its record."""
         if not self.done and self.failure is None:
             raise RuntimeError(
-                "this run is under way, and its programs cannot be copied: go on to its end first"
+                "this run is not finished, and its programs cannot be copied: call run() first"
             )
         nothing = dict.fromkeys(("_devices", "_lanes", "_duration", "_accounts", "_mail"), ())
         return self.__dict__ | nothing

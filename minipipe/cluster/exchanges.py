@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 AXES = {"tp": "among shards (tp)", "dp": "among copies (dp)", "pp": "between stages (pp)"}
 GROUPS = {"stage": "dp", "layers of stage": "dp", "shards of device": "tp"}  # how names of `Group`s begin
 CALL = re.compile(rf"(({'|'.join(GROUPS)}) \d+): (.+?) (\d+)(?=[ :]|$)")
-KINDS = {"all-reduce": "A", "reduce-scatter": "S", "gather of parameters": "G"}  # those of the actions
+KINDS = {"all-reduce": "A", "reduce-scatter": "S", "gather of parameters": "G"}  # call -> kind of action
 
 
 class Call(NamedTuple):
     """A call of a collective: the same on all devices of its group.
 
     Args:
-        group: how its name begins, such as "stage 0".
+        group: the beginning of the group's name, such as "stage 0".
         number: the number of the call in its group, in order.
         axis: the axis along which the devices of the group differ, one of `AXES`.
-        kind: the kind of work: that of an action if one does the same.
+        kind: the kind of work; if an action does the same, the kind of that action.
         words: what is exchanged.
     """
 
@@ -94,7 +94,8 @@ def exchanges_of(trace: Trace, record: Record) -> list[Exchange]:
             period = periods.setdefault((number_of_lane, call), [first, last])
             period[:] = min(period[0], first), max(period[1], last)
     beside = {lane: trace.spans_of(*lane) for lane in trace.lanes if lane[1] != COMPUTE}
-    found: dict = {}  # {all of an exchange but its start: the start}; calls before a mark are one exchange
+    # {(device, label, end, lane, axis): start}: the calls that end with one span of a lane are one exchange
+    found: dict = {}
     for (number, call), (start, end) in periods.items():
         (device, lane), label = record.lanes[number], call
         if lane != COMPUTE:

@@ -92,7 +92,7 @@ class Port:
         if self.between is not None and self.within is not None and self.between % self.within == 0:
             raise ValueError(
                 f"between={self.between} with within={self.within} takes no message: those within "
-                f"{self.within} devices stay within {self.between}: use one of both"
+                f"{self.within} devices stay within {self.between}: leave one of the two out"
             )
 
     def takes(self, source: int, to: int) -> bool:

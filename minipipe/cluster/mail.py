@@ -178,7 +178,7 @@ def start_to_wait(device: Device, lane: Lane, label: Any, source: int | str) -> 
     names = {name for _, name in device.waiting} if source is ANY else ()
     if label in device.choosing or label in names or (source, label) in device.waiting:
         words = f"two lanes of device {lane.device} wait for {label}"
-        raise ValueError(f"{words}: let one hand it on to the other")
+        raise ValueError(f"{words}: let one of them receive it and send it to the other")
     lane.waits_for = label, source, False
     if source is ANY:
         device.choosing[label] = lane
@@ -187,13 +187,13 @@ def start_to_wait(device: Device, lane: Lane, label: Any, source: int | str) -> 
 
 
 def not_a_request(lane: Lane, request: object) -> TypeError:
-    """Return the error of the program of `lane`, which has yielded `request`."""
+    """Return the error for what `lane` has yielded: `request` is not a request."""
     words = f"the program of device {lane.device} yielded {request!r}"
     return TypeError(f"{words}: yield Compute, Send or Receive")
 
 
 def no_such_device(device: int, request: Send | Receive, devices: int) -> ValueError:
-    """Return the error of `device`, whose `request` names none of the `devices`."""
+    """Return the error for a `request` of `device` that names none of the `devices`."""
     if isinstance(request, Send):
         what = f"sends {request.label} to device {request.to}"
     else:

@@ -70,7 +70,7 @@ def bytes_by_kind(holdings: dict) -> dict[str, int]:
     return n_bytes
 
 
-WITHOUT_ARRAYS = frozenset([type(None), bool, int, float, str])  # a fast check for most that is no array
+WITHOUT_ARRAYS = frozenset([type(None), bool, int, float, str])  # a fast check for most values
 
 
 def is_array(value: Any) -> bool:
@@ -191,7 +191,7 @@ class Accounts:
     def call(self, lane: Lane, function: Callable, args: tuple, now: float) -> Any:
         """Return function(*args), called for `lane` at `now`.
 
-        What the device holds before it or after it counts, whichever is more.
+        The bytes that the device holds before or after it count, whichever are more.
         """
         number = lane.device
         lane.work = args
@@ -217,11 +217,11 @@ class Accounts:
             self._received.discard(number)
 
     def check_limit(self, number: int, now: float) -> None:
-        """Raise `MemoryLimitError` if device `number` holds too much at `now`.
+        """Raise `MemoryLimitError` if device `number` is above its limit at `now`.
 
-        The last count and the messages that arrived before are added. A device whose
-        programs have finished is not checked again, so all its messages count, whenever
-        they arrive.
+        It holds the bytes of the last count, and messages that arrived before `now`. A
+        device whose programs have finished is not checked again, so messages that
+        arrive later count, too.
         """
         if self._limit is None:
             return

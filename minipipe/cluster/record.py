@@ -63,7 +63,7 @@ TIMES = {  # list of a `Record` -> (the width of its rows, the columns that are 
 
 
 class Record:
-    """All that has happened in a run. A lane has the number of its place in `lanes`.
+    """All that has happened in a run. The number of a lane is its index in `lanes`.
 
     Each list holds its rows end to end: a tuple for each row would cost Python's
     garbage collector time, plain numbers in a long list do not. A message is identified

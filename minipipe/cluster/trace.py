@@ -213,7 +213,7 @@ class Trace:
         return critical_path(self)
 
     def ledger(self, device: int) -> list[tuple[float, dict[str, int]]]:
-        """Return what `device` holds: [(tick, {kind: bytes})], valid until the next.
+        """Return what `device` holds: [(tick from which this is so, {kind: bytes})].
 
         A kind without bytes is left out. `ValueError` for a run that has not counted
         bytes: a network counts them with count_bytes=True, or with a limit.

@@ -25,7 +25,7 @@ class Rule(NamedTuple):
             nowhere.
         message: the kind in the label of its message. An I has the messages of a B, so
             that a receiver need not know whether the backward is in halves.
-        alive: by how many the micro-batches alive on its device grow after it.
+        alive: how many more micro-batches are alive on its device after it.
         meets: whether it only starts an exchange, which ends when all devices with the
             stage have started it.
         whole: in an order with `S`, whether its device must have all of the stage's
@@ -174,7 +174,7 @@ class Action(NamedTuple):
 
     @property
     def alive(self) -> int:
-        """By how many its device's alive micro-batches grow after it."""
+        """How many more micro-batches are alive on its device after it."""
         rule = RULES.get(self.kind)
         return 0 if rule is None else rule.alive
 
@@ -205,7 +205,7 @@ class Overlap(NamedTuple):
 
     @property
     def alive(self) -> int:
-        """By how many its device's alive micro-batches grow after it."""
+        """How many more micro-batches are alive on its device after it."""
         return self.forward.alive + self.backward.alive
 
     def __str__(self):

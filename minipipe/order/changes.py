@@ -61,8 +61,8 @@ def with_recompute(schedule: Schedule, mode: str = "always") -> Schedule:
 def in_copies(schedule: Schedule, n: int, per: int | None = None) -> Schedule:
     """Return the schedule of `n` replicas on different devices: data parallelism.
 
-    Each mini-batch then has n `per` micro-batches, and replica c takes `per` of them,
-    from number c `per`. A schedule with several replicas, such as Chimera's, gets n
+    Each mini-batch then has n * per micro-batches, and replica c takes `per` of them,
+    from number c * per. A schedule with several replicas, such as Chimera's, gets n
     times as many. If it has updates, but no sums, an `A` comes before each `U`.
 
     Args:

@@ -66,7 +66,8 @@ def check_number_of_actions(n: int) -> None:
 def one_for_each(name: str, value: Any, what: str, n: int, of: str) -> list:
     """Return `value`, one number for all or one for each, as a list of `n`.
 
-    The error has the argument's `name`, `what` its numbers are, and what each is `of`.
+    `name`, `what` and `of` are words for the error, such as speeds has 3 numbers for 4
+    devices: there `what` is "numbers", and `of` is "device".
     """
     items = items_of(value)
     values = [value] * n if items is None else items
@@ -246,7 +247,7 @@ class Costs:
         """Return what a tick is; None for seconds, and for a list F without `share`.
 
         Args:
-            sharing: as for `table`. Equally fast devices have equal shares.
+            sharing: for each stage, how many stages share its device.
             samples: the samples of a micro-batch, or None.
             shards: how many devices share the work inside each layer.
 
@@ -262,10 +263,10 @@ class Costs:
         return OneTick(1 / (F * n_devices), samples, F)
 
     def even(self, sharing: Iterable[int]) -> Costs | None:
-        """Return costs with the same work on each device; None if it is so already.
+        """Return costs with equal work on each device; None if they are equal already.
 
         Args:
-            sharing: as for `table`.
+            sharing: for each stage, how many stages share its device.
 
         >>> Costs(F=[1, 2, 3]).even([1, 1, 1]).F
         2
@@ -283,7 +284,7 @@ class Costs:
 
 
 def _action_ticks(table, action):
-    """Return the ticks of an action, from those of each kind in each stage."""
+    """Return the ticks of an action. table: {kind: its ticks on each stage}."""
     if action.__class__ is Overlap:
         forward, backward = action[0][1], action[1][1]
         together = table.get("FB")
@@ -293,7 +294,7 @@ def _action_ticks(table, action):
 
 
 def _ticks_in_copies(tables, copies, action):
-    """Return the ticks of an action, from a table for each copy of the network."""
+    """Return the ticks of an action. tables: for each replica, as `_action_ticks`."""
     if action.__class__ is Overlap and "FB" not in tables[0]:
         return sum(_ticks_in_copies(tables, copies, part) for part in action)
     return _action_ticks(tables[copies[action.parts[0].microbatch]], action)

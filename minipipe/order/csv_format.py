@@ -42,7 +42,7 @@ COMMUNICATION = re.compile(r"\d+(SEND_F|RECV_F|SEND_B|RECV_B|UNSHARD|RESHARD|RED
 
 
 def table_text(schedule: Schedule) -> str:
-    """Return the table of a schedule without faults, less what closes a mini-batch.
+    """Return the table of a schedule without faults: its F, B, I and W.
 
     Raise `ScheduleError` for actions that PyTorch lacks.
 
@@ -90,7 +90,7 @@ def script_text(schedule: Schedule, costs: Costs, makespan: float) -> str:
         )
     ticks = costs.by_stage(schedule.placement, schedule.stages_on).table(schedule.sharing)
     if ticks["B"] != [for_input + for_weight for for_input, for_weight in zip(ticks["I"], ticks["W"])]:
-        raise ScheduleError("PyTorch's backward is both of its halves: give costs with B = I + W")
+        raise ScheduleError("PyTorch's backward does both halves: give costs with B = I + W")
     words = {
         "TITLE": f"{schedule.name}, {schedule.n_stages} stages, {schedule.n_microbatches} micro-batches,",
         "K": len(schedule.devices), "N_STAGES": schedule.n_stages, "M": schedule.n_microbatches,
@@ -104,8 +104,8 @@ def script_text(schedule: Schedule, costs: Costs, makespan: float) -> str:
 def time_steps(schedule: Schedule) -> list[list[Action | Overlap | None]]:
     """Return for each device its actions, one a step, and None where it waits.
 
-    All rows of `schedule`, which has no faults, have the same length. What closes a
-    mini-batch is left out.
+    All rows of `schedule`, which has no faults, have the same length. Sums, updates and
+    gathers are left out.
     """
     to_do = [deque(action for action in order if action.kind not in CLOSING) for order in schedule.devices]
     rows: list[list] = [[] for _ in to_do]

@@ -124,12 +124,12 @@ def _text_of(numbers):
     return ", ".join(map(str, numbers))
 
 
-# All faults; then those of sizes, of what is missing, and of limits.
+# All faults; then the faults of sizes, of missing actions, and of limits.
 
 def faults(schedule: Schedule, most_alive: float | Sequence[float] | None = None) -> list[Fault]:
     """Return the `Fault`s of an order, in time proportional to its actions.
 
-    A device stops at its first action in a wrong place; only that one is named.
+    Of several actions in wrong places on one device, only the first is a fault.
 
     Args:
         schedule: a `Schedule`.
@@ -154,7 +154,7 @@ def stop_of(schedule: Schedule) -> Stop | None:
 
 
 def _judged(schedule, most_alive=None):
-    """Return (the faults, the `Progress` so far, or None where all can finish)."""
+    """Return (the faults, the `Progress` at the stop, or None if all finish)."""
     def placed(fault):
         if isinstance(fault, str):
             return fault if isinstance(fault, Fault) else Fault(fault)

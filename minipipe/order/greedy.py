@@ -25,10 +25,12 @@ class GrowingSchedule:
     """The actions that each device has done so far, and their times.
 
     It computes times without the clock, which needs the orders that are chosen here.
-    For each device, `orders` has its actions, `begun` and `free` when its first action
-    began (None: not yet) and its last one ended, `idle` the ticks that it waited in
-    between, and `kept` and `most_kept` the activations that it keeps now, and has kept
-    at most, in the unit of the `limits` of `request`, a `Request`.
+    Attributes, each a list over the devices:
+        orders: the actions.
+        begun, free: when the first action began (None: not yet), the last one ended.
+        idle: the ticks of waiting in between.
+        kept, most_kept: the activations kept now, and at most so far, in the unit of
+            the `limits` of the `request`.
     """
 
     def __init__(self, request: Request):
@@ -87,19 +89,19 @@ class GrowingSchedule:
 # The times of a given order: as it is, or with each W moved to where its device would wait.
 
 def timed(request: Request, orders: Sequence[Sequence[Any]], allowance: Any = None) -> Any:
-    """Return the `GrowingSchedule` after `orders`; None if a device exceeds its limit.
+    """Compute the times of `orders`; return a `GrowingSchedule`.
 
-    The order on each device is given, so the devices can be taken in any order: each
-    goes on until something is missing. Source of the rule: Qi et al. 2023, arXiv
-    2401.10241, section 3.1.
+    Return None if a device exceeds its limit. The order on each device is given, so the
+    devices can be taken in any order: each goes on until a message is missing. Source
+    of the rule for W: Qi et al. 2023, arXiv 2401.10241, section 3.1.
 
     Args:
         request: the `Request`.
         orders: for each device, its actions, of the kinds of `request`, without faults.
-        allowance: None: the actions keep their order. Otherwise each W is taken out and
-            put back, the oldest first, where it fits into a gap; where its device would
-            wait for more than `allowance` ticks in all; before a forward that finds no
-            room; or at the end.
+        allowance: None: the actions keep their order. Otherwise all W are taken out.
+            The oldest one is put back as soon as it fits into a gap, as its device
+            would otherwise have waited for more than `allowance` ticks in all, or as a
+            forward finds no room. The rest come at the end.
     """
     growing, filled = GrowingSchedule(request), allowance is not None
     waiting: dict = {}
@@ -250,8 +252,8 @@ class Request(NamedTuple):
     Args:
         placement: the device of each stage.
         n_microbatches: the number of micro-batches.
-        kinds: the kinds of actions, "FB" or "FIW"; the second one sends the gradient
-            back, the last one frees activations.
+        kinds: the kinds of actions, "FB" or "FIW"; B or I sends the gradient back, B or
+            W frees the activations.
         ticks: kind -> ticks on each stage.
         keeps: kind -> by how much its device's kept activations grow after it.
         limits: for each device, how much it can keep, in the same whole numbers.
@@ -330,7 +332,7 @@ def _placement(devices, v, placement):
     return placement
 
 
-# The schedules with a name that answer a request: a search that starts from them never loses to one.
+# The schedules with a name that fit a request: a search that starts from them finds none worse.
 
 INSTEAD = {"B": "IW", "I": "B", "W": ""}  # kind -> the kinds that do its work, where it is not in use
 NAME_ENDINGS = {"FB": "+whole", "FIW": "+halves"}  # added to a name then
@@ -463,7 +465,10 @@ RULES_OF = {
 
 
 def _caps(request):
-    """Return, for each stage s of S, caps n (S - s) / S for several n, and no cap."""
+    """Return several lists, each with the most micro-batches in flight for each stage.
+
+    The first list has no cap; the others have n (S - s) / S for stage s of S.
+    """
     n_stages, room = request.n_stages, request.limits[request.placement[0]] // request.keeps["F"]
     most_stages = max(map(request.placement.count, request.placement))
     rooms = range(room - most_stages, room + 1)

@@ -16,14 +16,14 @@ class ScheduleFacts:
 
     Args:
         makespan: its closed form, or None: a function of K devices, M micro-batches and
-            those of the ticks F, B, I, W, c, by these names, that it depends on, which
-            `ticks` explains. It returns None where it does not hold; without c it holds
-            for free links.
+            some of the ticks F, B, I, W and c, by these names; `ticks` explains them.
+            It returns None where the form does not hold. A form without c holds for
+            free links.
         alive: the most micro-batches whose activations a device keeps: a function of K,
             M and `device`, or of K and M for the fullest device; or None.
         source: the paper, or "no known paper".
         title: its name in a sentence, such as "Zero Bubble ZB-H1"; left out, its name.
-        also: {another name in the literature, which is understood: where it is used}.
+        also: {another name that is understood: the literature that uses it}.
         stages_per_device: how many stages each device has.
         copies: how many replicas of the network share the devices.
         flush: whether it ends each mini-batch before the next begins; without a flush,
@@ -64,7 +64,7 @@ class ScheduleFacts:
     def peaks(self, K: int, M: int) -> list[float] | None:
         """Return each device's most alive micro-batches by the closed form, or None.
 
-        If the form is of K and M alone, the list has one number, the fullest device's.
+        If the form depends on K and M alone, return one number: the fullest device's.
 
         >>> SCHEDULES.load().facts["1f1b"].peaks(K=4, M=8), SCHEDULES.facts["v-min"].peaks(K=4, M=8)
         ([4, 3, 2, 1], [2])
@@ -98,7 +98,7 @@ def names_having(**facts: object) -> list[str]:
 def name_of(name: str) -> str:
     """Return the registered name that `name` spells in any case, with " ", "_" or "-".
 
-    So does another name that it has in the literature. Anything else is a
+    Another name from the literature is understood, too. Anything else is a
     `ValueError`, with the nearest name.
 
     >>> name_of("1F1B"), name_of("ZB_H1"), name_of("DAPPLE")
@@ -135,7 +135,7 @@ def family_of(name: str) -> str:
 
 
 def _names():
-    """Return {each name of a schedule, also those in the literature: its name here}."""
+    """Return {name: registered name}, with the other names in the literature."""
     facts = SCHEDULES.load().facts
     return {name: name for name in facts} | {other: name for name in facts for other in facts[name].also}
 

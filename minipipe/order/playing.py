@@ -19,7 +19,7 @@ class Standing(NamedTuple):
             cannot end this exchange.
         needs: the `Action` that must come first; None if the action itself is wrong, or
             waits for an exchange.
-        source: the device that has `needs` still to do; None if no device has.
+        source: the device that has not done `needs` yet; None if there is none.
         in_lane: whether the communication lane stops, and not the lane that computes.
         words: a sentence that says so.
     """
@@ -206,7 +206,7 @@ class Progress:
         return took_part
 
     def deadlock(self) -> Fault:
-        """Return the `Fault` of a circle of devices, whose single actions are right."""
+        """Return the `Fault` of devices that wait for each other in a circle."""
         circle = self.circle(self.standing())
         remedy = ""
         if all(standing.in_lane for standing in circle):
@@ -224,7 +224,7 @@ class Progress:
 
     def standing(self) -> dict[tuple[int, bool], Standing]:
         """Return the `Standing` of each (device, whether its exchanges stop)."""
-        to_come: dict = {}  # {action: the device that has it still to do}
+        to_come: dict = {}  # {action: the device that has not done it yet}
         for device, actions in enumerate(self.left):
             to_come |= {part: device for action in actions for part in action.parts}
         found = {(r, False): self._standing_of(r, to_come) for r, actions in enumerate(self.left) if actions}

@@ -156,7 +156,7 @@ def test_a_run_can_be_copied_once_it_is_over():
     pipe.start(X, Y)
     pipe.tick()
     for make in (copy.copy, copy.deepcopy, pickle.dumps):
-        with pytest.raises(RuntimeError, match="this run is under way, and its programs cannot be copied"):
+        with pytest.raises(RuntimeError, match="this run is not finished, and its programs cannot be copied"):
             make(pipe)
     while pipe.tick():
         pass
