@@ -338,8 +338,8 @@ def at_owners(group: Group, total: Any, value: Any = None) -> Program:
 def reduce_scatter_sum_and_gather(group: Group, total: Any, value: Any, label: str = "") -> Program:
     """Return (this rank's chunk of the total, the list of all ranks' `value`).
 
-    The chunk is a list of vectors, with the bits of `at_owners`, whose first half this
-    is.
+    This is the first half of `at_owners`, and has the same bits. The chunk is a list of
+    vectors.
 
     Args:
         group, total, value: as for `at_owners`.

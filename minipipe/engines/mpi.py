@@ -186,7 +186,7 @@ class Mpi:
         self._sending.append(self._world.comm.isend(message, to, MESSAGE))
 
     def _receive(self, lane, request):
-        """Hand the message over, if it has arrived; return False if the lane waits."""
+        """Let `lane` take its message if it has arrived; return False if it waits."""
         lane.since, label, source = self._record_overhead(lane), str(request.label), request.source
         if source is not ANY and source not in range(self._n_devices):
             raise no_such_device(self.rank, request, self._n_devices)
@@ -223,7 +223,7 @@ class Mpi:
             moved = True
 
     def _file(self, source, label, row, value):
-        """Put a message into the inbox, or hand it to the lane that waits for it.
+        """Put a message into the inbox, or pass it to the lane that waits for it.
 
         Args:
             row: the index of its row in the record of `source`.
@@ -271,7 +271,7 @@ def check_size(world: World, devices: int) -> None:
 # The record of each process, and the trace that is made of all of them.
 
 class RankRecord(Record):
-    """What one rank records of a run, in seconds since its begin.
+    """What one rank records of a run, in seconds since its start.
 
     Args:
         lanes, shares: as for `Record`, of all devices.

@@ -132,7 +132,7 @@ class World:
         return value if self.rank == root else found[root]
 
     def check_equal(self, things: dict[str, Any], what: str) -> None:
-        """Raise `ValueError` unless things are equal on all ranks.
+        """Raise `ValueError` unless each of these `things` is equal on all ranks.
 
         Args:
             things: {name: a text or a list of arrays; or None on a rank that does not

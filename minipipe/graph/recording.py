@@ -173,7 +173,7 @@ def _arrays_in(value):
 
 
 def _mapped(function, value):
-    """Return `function(value)`; for a list or tuple with arrays, a tuple of results."""
+    """Return `function(value)`; lists and tuples with arrays become tuples of these."""
     if isinstance(value, (list, tuple)) and _arrays_in(value):
         return tuple(_mapped(function, part) for part in value)
     return function(value)

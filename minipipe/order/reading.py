@@ -21,7 +21,7 @@ from .schedule import Schedule, copies_of, lines_of
 DEVICES, MICROBATCHES = 4, 8  # the sizes for a name or a function without sizes
 TABLE, TEXT, CODE = ".csv", ".txt", ".py"  # the endings of files
 KINDS = "|".join(map(re.escape, RULES))
-LINE = re.compile(rf"\s*(device \d+:|\d*({KINDS})\d+[\s,&])", re.IGNORECASE)  # the begin of a device's line
+LINE = re.compile(rf"\s*(device \d+:|\d*({KINDS})\d+[\s,&])", re.IGNORECASE)  # the start of a device's line
 
 
 def build(

@@ -93,8 +93,8 @@ class Accelerator:
         peak: floating-point operations per second with numbers of 32 bits, as
             specified. (TPUs round the factors of a product to 16 bits, whatever they
             are stored in.)
-        share: of the peak that the products of a layer reach, everything else included;
-            the only number here that is not specified or measured.
+        share: the share of `peak` that the products of a layer reach, everything else
+            included; the only number here that is not specified or measured.
         link: the `Link` between two devices.
         early: whether recomputation runs before the gradient arrives; if not, it is a
             part of the backward.

@@ -237,10 +237,11 @@ def makespan(seconds: Sequence[float], M: int, early: bool, sent: Any = 0, link:
     """Return the makespan of GPipe with M micro-batches.
 
     Args:
-        seconds: those of a micro-batch's forward in each stage.
+        seconds: the seconds of a micro-batch's forward in each stage; a backward takes
+            twice as long.
         M: the micro-batches.
         early: whether recomputation runs before the gradient arrives.
-        sent: the bytes of a message, of one stage or of all.
+        sent: the bytes of a message: a number for all stages, or one for each.
         link: the `Link` between two devices.
     """
     schedule = gpipe(len(seconds), M)
@@ -253,7 +254,7 @@ def makespan(seconds: Sequence[float], M: int, early: bool, sent: Any = 0, link:
 def equal_stages(K: int, M: int) -> tuple[float, ...]:
     """Return the throughput of equal stages and free links, relative to K = 2, M = 1.
 
-    A pair: with recomputation before the gradient arrives, and after that.
+    It is a pair: one with recomputation before the gradient arrives, one after that.
     """
     K, M = whole_number("K", K, 1), whole_number("M", M, 1)
     return tuple(

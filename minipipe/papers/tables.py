@@ -77,7 +77,7 @@ class Accuracy(NamedTuple):
     Args:
         dataset: its name.
         n_train, n_test, n_classes: its size.
-        accuracy: of GPipe's network, in percent of the test images, top-1.
+        accuracy: the top-1 accuracy of GPipe's network, in percent of the test images.
         previous: the best that was published before, in percent.
     """
 

@@ -122,7 +122,7 @@ def segments_of(model: Transformer, choice: Choice) -> int:
 
 
 def small_enough(found: Estimate) -> Estimate:
-    """Return `found`, or fewer micro-batches and replicas, whose run takes seconds."""
+    """Return `found`, with fewer micro-batches or replicas if its run is too long."""
     while steps_of(found) > MOST_STEPS:
         choice, nodes, batch = found.choice, found.nodes, found.batch
         if choice.M % (2 * choice.K) == 0 and choice.M >= 4 * choice.K:
@@ -213,7 +213,7 @@ class OnTheWire:
     """The exchanges of replicas for a segment on one device.
 
     Args:
-        gradients, parameters: the bytes of the segment's.
+        gradients, parameters: the bytes of the segment's gradients and parameters.
         near: the number of replicas within each node.
     """
 
@@ -238,7 +238,7 @@ class OnTheWire:
         yield from self._half(group, self.parameters, group.begin("gather of parameters"))
 
     def _half(self, group, n_bytes, label):
-        """A program: half a ring in nodes, then between them, for either half."""
+        """A program: send the chunks of a half ring in the node, then between nodes."""
         node, place = divmod(group.rank, self.near)
         inside = group.part(range(node * self.near, (node + 1) * self.near))
         between = group.part(range(place, group.size, self.near))
@@ -248,6 +248,6 @@ class OnTheWire:
 
 
 def updated(program: Program, seconds: float) -> Program:
-    """A program: do `program`, and then an update of parameters, of `seconds`."""
+    """A program: do `program`, then update parameters, which takes `seconds`."""
     yield from program
     yield Compute(Label("update", "U"), ticks=seconds)

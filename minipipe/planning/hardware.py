@@ -193,11 +193,11 @@ SMALLEST_SIZE, FEWEST_ROWS = 1024 * 4096, 16
 def product(gpu: GPU, rows: float, size: float, weight: bool = False) -> float:
     """Return the seconds of a product: 2 rows size / (top peak shape).
 
-    shape is the speed of a product of these rows and parameters by that of the largest:
-    `MEASURED`, with straight lines between the log2 of rows, size and speed, flat
-    outside. Equal durations are equally efficient, so a GPU that is x times slower
-    enters with x times as many rows. A smaller product than the smallest that was
-    measured takes the time of that one.
+    shape is the speed of a product of these rows and parameters, divided by that of the
+    largest: `MEASURED`, with straight lines between the log2 of rows, size and speed,
+    flat outside. Products that take equal times are equally efficient, so for a GPU
+    that is x times slower, rows are multiplied by x. A smaller product than the
+    smallest that was measured takes the time of that one.
 
     Args:
         gpu: the `GPU`.

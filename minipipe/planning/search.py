@@ -230,7 +230,7 @@ def ways_of_split(
 
 
 def are_stages(layers: int, n: int) -> bool:
-    """Tell whether n stages can have equally many of these `layers`, or of 2 more."""
+    """Tell whether n stages can share `layers`, or `layers` + 2, equally."""
     return layers % n == 0 or (layers + 2) % n == 0
 
 
@@ -320,10 +320,11 @@ def _too_large(smallest):
 
 
 def neighbours_of(best: Estimate, ways: list[Estimate]) -> list[Neighbour]:
-    """Return a `Neighbour` for twice and half T, K, b, for D alone, other settings.
+    """Return a `Neighbour` for each single change of the `best` choice.
 
-    If an axis changes, the rest is the best for it. If a setting changes, the rest
-    stays, but a schedule gets its best number of stages on each device.
+    The changes are twice or half T, K or b, and T = K = 1, each with the best of all
+    other settings; and another schedule, ZeRO level, recomputation or `sequence`, with
+    all other settings as they are. A schedule gets its best number of stages a device.
 
     Args:
         best: an `Estimate`.

@@ -9,7 +9,7 @@ from .transformer import Choice, Way, along, layers_of_stages, on_devices, param
 Times = dict[str, tuple[float, float, float]]  # {part of a layer: seconds of (F, I, W)}
 
 KERNELS = 22, 60  # launches of a layer, forward and backward
-STORED = 13  # if scores are stored: bytes per score that a forward of fused kernels with dropout moves
+STORED = 13  # bytes that a forward moves for each score, if scores are stored: fused kernels, with dropout
 LOGITS = 22  # bytes that the loss moves for each logit, forward and backward; inferred from published runs
 
 
@@ -35,9 +35,13 @@ def attention(way: Way) -> tuple[float, float]:
 def elementwise(way: Way) -> tuple[float, float]:
     """Return the seconds of norms, sums, masks and activations, (forward, backward).
 
-    A layer of `way` moves (20, with dropout 22, + 4 f/h) s b h bytes forward and
-    (24 + 6 f/h) backward, gated 6 and 10 f/h, and rotary positions 4 (1 + kappa) each
-    way. Terms with f/h or kappa are divided by T, the others with `sequence` only.
+    A layer of `way` moves these bytes, in units of s b h:
+
+        forward     20 (22 with dropout) + 4 f/h (gated: 6 f/h)
+        backward    24 + 6 f/h (gated: 10 f/h)
+        both        4 (1 + kappa) for rotary positions
+
+    Terms with f/h or kappa are divided by T, the others with `sequence` only.
     """
     model, choice = way.model, way.choice
     wide, T = model.ffn / model.hidden, choice.T
@@ -184,14 +188,17 @@ def pipeline(
 def copies(way: Way, n: float, forward: float, backward: float) -> float:
     """Return the seconds of the exchanges of D replicas that no computation hides.
 
-    ZeRO 0: two halves of a ring, of the gradients, hidden by one backward; 1: a scatter
-    hidden by it, a gather of parameters hidden by a forward; 2: the scatter in each
-    micro-batch; 3: two gathers and a scatter in each.
+    ZeRO 0  scatter and gather the gradients, hidden by one backward
+         1  scatter the gradients, hidden by a backward; gather the parameters, hidden
+            by a forward
+         2  as 1, but with a scatter in each micro-batch
+         3  two gathers and a scatter in each micro-batch
 
     Args:
         way: the `Way`.
         n: parameters on this GPU.
-        forward, backward: seconds of a micro-batch; `overlap` of them hides exchanges.
+        forward, backward: seconds of a micro-batch; the share `overlap` of them hides
+            exchanges.
 
     Source: Rajbhandari et al. 2020; Li et al. 2020 (DDP).
     """

@@ -177,11 +177,11 @@ class Recipe:
     """The bytes of each parameter; not `minipipe.experiments.Recipe`.
 
     Args:
-        parameter: those of the copy that computes.
-        gradient: those of its gradient.
-        master: those of the copy that is updated, 0 without one.
-        moments: those of Adam's two moments.
-        wire: those of a gradient in a message; 0 is the same as in memory.
+        parameter: bytes of the copy that computes.
+        gradient: bytes of its gradient.
+        master: bytes of the copy that is updated, 0 without one.
+        moments: bytes of Adam's two moments.
+        wire: bytes of a gradient in a message; 0 for as many as in memory.
     """
 
     parameter: float = 2
@@ -283,10 +283,12 @@ class Way:
 def kept_of_layer(way: Way) -> float:
     """Return the bytes that a layer of `way` keeps of a micro-batch, with its input.
 
-    In units of s b h: 8, with dropout 10, for inputs and outputs of both norms and
-    masks, divided by T with `sequence` only; and, divided by T, 2 (1 + 2 kappa) + 2
-    + (4, gated 6) f/h, with 4 a/h for fused attention, or 2 a s/h, with dropout
-    5 a s/h, for stored scores, which "selective" drops.
+    In units of s b h, the sum of:
+
+        norms and masks     8 (10 with dropout), divided by T with `sequence` only
+        attention, MLP      (2 (1 + 2 kappa) + 2 + 4 f/h (gated: 6 f/h)) / T
+        fused attention     4 a/h / T
+        stored scores       2 a s/h (5 a s/h with dropout) / T; "selective" drops them
 
     Source: Korthikanti et al. 2022, table 2; measured on an H200 within 1.6 %.
     """
@@ -302,7 +304,7 @@ def kept_of_layer(way: Way) -> float:
 
 
 def along(choice: Choice) -> int:
-    """Return what norms and their inputs are divided by in `choice`: T, or 1."""
+    """Return the number of shards of norms and their inputs in `choice`: T, or 1."""
     return choice.T if choice.sequence else 1
 
 
@@ -324,8 +326,9 @@ def recomputed_layer(way: Way) -> tuple[float, float]:
 def alive(choice: Choice, last: bool) -> float:
     """Return the micro-batches of `choice` alive on the first, or the `last`, device.
 
-    They are in shares of a device. Interleaved: min(M, K + (K - 1)/v), on the last
-    K - (K - 1)/v; for others, the schedule's own fact. Source: Narayanan et al. 2021.
+    On one of the v stages of a device, a micro-batch counts 1/v. Interleaved: at most
+    M, on the first device K + (K - 1)/v, on the last K - (K - 1)/v. Other schedules
+    state it among their facts. Source: Narayanan et al. 2021.
     """
     K, M, v = choice.K, choice.M, choice.v
     if choice.schedule == "interleaved":
@@ -368,8 +371,9 @@ def on_devices(choice: Choice, of_stages: Sequence[float]) -> list:
 def state(way: Way, n: float) -> dict[str, float]:
     """Return {kind: bytes} that a GPU of `way` keeps for its n parameters.
 
-    ZeRO 1, 2, 3 divide optimizer state, gradients and parameters by D. The largest
-    layer or table is held as a whole: its gradient with 2, its parameters twice with 3.
+    ZeRO 1 divides the optimizer state by D, 2 also the gradients, 3 also the
+    parameters. For the largest layer or table, 2 and 3 also need room for the whole
+    gradient, and 3 for the whole parameters, twice.
 
     Source: Rajbhandari et al. 2020.
     """

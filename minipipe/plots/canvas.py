@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 # The colours of the kinds of work.
 
-# near the colours of Okabe and Ito, and so far apart that readers with any kind of colour vision tell each
-# from each, and from paper, light or dark; "dark" is the same hue for the device's last stage
+# These colours are close to Okabe and Ito's. Readers with any kind of colour vision can tell them apart, also
+# from light or dark paper; "dark" is the same hue for the device's last stage.
 STYLES: dict[str, dict[str, Any]] = {
     "F": {"label": "forward", "facecolor": "#41B1F4", "dark": "#1669D5"},
     "B": {"label": "backward", "facecolor": "#E06915", "dark": "#651F00"},
@@ -40,7 +40,7 @@ STYLES: dict[str, dict[str, Any]] = {
 OTHER = {"label": "other work", "facecolor": "#C0C0C0", "dark": "#707070"}
 TRACK = "#EEF1F4"  # the background of a run: idle time differs from the time after its end
 EDGE = {"edgecolor": "#404040", "linewidth": 0.6}
-LENDERS = "AWIRFB"  # if a run has none of such a kind, another kind of work gets its colour
+LENDERS = "AWIRFB"  # kinds whose colour other work may get, if the run has none of that kind
 
 
 def parts_of(label: Any) -> tuple:
@@ -69,9 +69,13 @@ def styles_of(traces: Sequence[Trace]) -> dict:
 
 
 def shade(kind: str | None, place: int, n_places: int, styles: dict = STYLES) -> str:
-    """Return the colour by `styles` of `kind` in a device's stage `place` of `n_places`.
+    """Return the colour of work: later stages of a device are darker.
 
-    Later stages are darker.
+    Args:
+        kind: the kind of work, a key of `styles`; any other has the grey of other work.
+        place: the index of the stage among the `n_places` stages of its device.
+        n_places: the number of stages of the device.
+        styles: {kind: style} with the lightest and the darkest colour.
     """
     from matplotlib.colors import to_hex, to_rgb
 

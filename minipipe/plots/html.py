@@ -19,7 +19,7 @@ from .sentence import sentence
 from .timeline import timeline_figure
 
 LONG = 10_000
-MOST_WORDS = 400  # idle periods whose words and blame are in a picture: of more, a page asks one by one
+MOST_WORDS = 400  # idle periods whose reasons are in a page; if a run has more, it asks for each reason
 MOST_IN_A_CELL = 5_000  # spans: about a megabyte in the notebook, and a second and a half
 
 
@@ -76,8 +76,8 @@ def picture(trace, most_words=MOST_WORDS):
         explanation: more about the causes.
     rows: [device, name] of each lane, from the top; a device's first lane computes.
     spans: a row for each part of each span and exchange, by start. label: of work that
-        is not an action, else null. copy: its replica. place: of its stage on the
-        device. part: [its number, of how many at once]. exchange: 1 for an exchange.
+        is not an action, else null. copy: its replica. place: the index of its stage
+        on the device. part: [its index, the number of parts]. exchange: 1 or 0.
     idle: causes: [[cause, ticks]]. words, blame: what `blame_finder` finds.
     messages: source and to are rows; arrived is null if it is in flight.
     path: the critical path, from row source to row to; of work, both are its row.

@@ -158,12 +158,12 @@ def _memory_counters(trace, threads, unit):
 
 N_FRAMES = 100
 INTERVAL = 100  # milliseconds for which a frame is seen
-HOLD = 1000     # the same for the last one, before the film begins again
+HOLD = 1000     # milliseconds for which the last frame is seen, before the film begins again
 LINE = 2        # pixels of the axis at the bottom, which the white rectangle does not cover
 
 
 def film(trace: Trace, path: str | PathLike, title: str | None = None) -> None:
-    """Write a GIF in which a line sweeps over the run, a hundredth of it in each frame.
+    """Write a GIF in which a line sweeps over the run, by a hundredth of it per frame.
 
     Args:
         trace: the run; `ValueError` if nothing took time in it.
@@ -198,7 +198,7 @@ def film(trace: Trace, path: str | PathLike, title: str | None = None) -> None:
 # The file.
 
 DOTS_PER_INCH = 150  # of pictures
-OTHERS = {  # ending -> a function (trace, path, title), beside those of pictures
+OTHERS = {  # ending of a file that is not a picture -> a function (trace, path, title)
     "gif": film,
     "html": lambda trace, path, title: path.write_text(html(trace, title), encoding="utf-8"),
     "json": lambda trace, path, title: path.write_text(json.dumps(chrome_trace(trace)), encoding="utf-8"),

@@ -24,7 +24,7 @@ def sentence(trace: Trace, rival: Trace | None = None, longer: Trace | None = No
             check_trace(other)
             if other.unit != trace.unit or other.stop is not None:
                 raise ValueError(
-                    f"{name} is {other!r}, beside {trace!r}: pass a run in {trace.unit} that comes to its end"
+                    f"{name} is {other!r}, beside {trace!r}: pass a finished run in {trace.unit}"
                 )
     title = trace.title or "The run"
     takes = duration(trace.makespan, trace.unit)

@@ -29,7 +29,7 @@ PERIOD = 6  # slots: F, I and W of two stages
     stages_per_device=2,
 )
 def v_half(devices: int, microbatches: int) -> Schedule:
-    """About half of 1F1B's memory: a forward takes two slots a device out, one back.
+    """About half of 1F1B's memory: F takes two slots per device, and f takes one.
 
         F . . . . . . f i . . . . . . . I    (the block of 3 devices: f and i are of
         . . F . . . f . . . i . . . . I .     the second stage; W goes where a slot
@@ -56,7 +56,7 @@ def v_half(devices: int, microbatches: int) -> Schedule:
     stages_per_device=2,
 )
 def v_min(devices: int, microbatches: int) -> Schedule:
-    """About a third of 1F1B's memory, the least in a V: one slot a device each way.
+    """About a third of 1F1B's memory, the least in a V: F and f take one slot each.
 
         F . . f i . . I        (the block of 2 devices)
         . F f . . i I .

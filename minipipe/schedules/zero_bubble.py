@@ -13,7 +13,7 @@ PAPER = "Qi et al. 2023, arXiv 2401.10241"
 
 
 def halved(order: list[Action], delay: int) -> list[Action]:
-    """Return `order` with an I for each B, and the W of `delay` backwards before."""
+    """Return `order` with an I for each B; its W follows `delay` backwards later."""
     actions, waiting = [], []
     for action in order:
         if action.kind == "F":

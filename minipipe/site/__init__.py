@@ -1,7 +1,7 @@
 """The static site: the playground, schedules, public names and notebooks as pages.
 
 A link to the playground says what it shows, as live/index.html#s=zb-h1&K=4&M=8 does.
-The page says so if a value cannot be had, and takes the nearest size or the default:
+If a value is not possible, the page says so, and takes the nearest size or the default:
 
     s        the schedule: a name, such as 1f1b (if left out), greedy or greedy-halves
     vs       a second schedule below it; none if left out

@@ -19,7 +19,7 @@ class Shell:
         self.template = resource("page.html", __package__)
 
     def page(self, title: str, body: str, head: str = "", root: str = "") -> str:
-        """Return a page of `title`, `body` and `head`; `root` begins its links."""
+        """Return a page of `title`, `body` and `head`; its links begin with `root`."""
         links = {"live/index.html": "Playground", "index.html": "Schedules"}
         links |= {f"{part}/index.html": PARTS[part] for part in self.parts if part != "schedules"}
         nav = "".join(f'<a href="{root}{page}">{name}</a>' for page, name in links.items())
@@ -67,6 +67,6 @@ def style_of_code() -> str:
 
 
 def what_is_missing(packages: tuple[str, ...], extra: str) -> str:
-    """Return how to install what is missing of `packages`, by `extra`, or ""."""
+    """Return how to install those `packages` that are missing, by `extra`, or ""."""
     missing = [name for name in packages if find_spec(name) is None]
     return f'{" and ".join(missing)} must be installed: pip install -e ".[{extra}]"' if missing else ""

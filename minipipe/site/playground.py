@@ -21,7 +21,7 @@ from .live import lab
 
 PORT = 8421  # of a site that is served, so that the notebooks' links find its playground
 PYODIDE = "https://cdn.jsdelivr.net/npm/pyodide@314.0.7/"
-FILES = {  # that a page loads from there: the bytes and the hash of each
+FILES = {  # name of a file that a page loads from there: (its bytes, its hash)
     "pyodide.mjs": (17931, "Lp79fMwxa4n2BLtugpUAoQMlbxIdg8iCUiP1r3h7nJLkQjwlXT1JzZTeHVL+f4Dg"),
     "pyodide.asm.mjs": (1250344, "/2281iaC0Iimw0B3Kagy1DBfZcJG3W4KYW+EmOqhsdY3fR9BJ88FE2Zt6y0KQKpa"),
     "pyodide.asm.wasm": (9598218, "y++qrQ72KPA1fTjLIuGMP+jppgGxjbLCgfdb0zMrnNnQVhxRUXTOTF6rTxNzllSu"),
@@ -97,7 +97,7 @@ def write_playground(folder: Path, pyodide: Path | None = None) -> int:
 
 
 def size_and_hash(data: bytes) -> tuple[int, str]:
-    """Return the size of `data`, and its SHA-384 as `integrity` has it."""
+    """Return the size of `data`, and its SHA-384 for HTML's attribute `integrity`."""
     return len(data), base64.b64encode(hashlib.sha384(data).digest()).decode()
 
 

@@ -356,7 +356,7 @@ def test_a_sentence_compares_two_runs_and_looks_at_more_micro_batches():
     assert "It keeps 1 micro-batch at once, and GPipe keeps 4." in alone.sentence(waves)
     stopped = mp.simulate(["F0 B0", "B0 F0"], as_far_as_it_goes=True)
     for other in (mp.simulate(build(*sizes[0]), mp.Costs(unit="seconds")), stopped):
-        with pytest.raises(ValueError, match="pass a run in ticks that comes to its end"):
+        with pytest.raises(ValueError, match="pass a finished run in ticks"):
             trace.sentence(other)
     assert rival.sentence().endswith("micro-batch 7, which first passes through devices 3, 2 and 1.")
     idle = max(trace.idle, key=lambda idle: (idle.end - idle.start, -idle.device))
