@@ -19,10 +19,10 @@ from numpy.typing import ArrayLike, DTypeLike
 from .checks import Number, python_number, shown, whole_number
 from .meta import MetaArray
 
-# What signatures of layers and networks call their values
+# Type names in signatures of layers and networks
 Tree: TypeAlias = Any  # an array, or None, or a tuple or list of trees
 Gradients: TypeAlias = tuple[Tree, Tree]  # (dW, db) of a layer
-Shape: TypeAlias = tuple[Any, ...]  # of an array; of a pair of arrays, a pair of shapes
+Shape: TypeAlias = tuple[Any, ...]  # the shape of an array; for a pair of arrays, a pair of shapes
 
 
 def is_finite(array: np.ndarray | tuple) -> bool:

@@ -98,7 +98,7 @@ class RunningSum(TreeSum):
     _is_ours = False  # whether the arrays of the sum are new ones, not those of the first term
 
     def add(self, place: int, term: Any, level: int = 1) -> None:
-        """Add term number `place`, in any order; or the sum of `level` terms."""
+        """Add one term, or the sum of `level` terms; its `place` does not matter."""
         if self.pending:
             n_before, total = self.pending.popitem()
             term = _sum(total, term, in_place=self._is_ours)
@@ -119,7 +119,7 @@ SUMS = {"tree": TreeSum, "running": RunningSum}  # ways to accumulate gradients,
 
 
 def _sum(a, b, in_place):
-    """Return a + b; `in_place`, it may be written into the arrays of `a`."""
+    """Return a + b; with `in_place`, it may be written into the arrays of `a`."""
     if type(a) in (list, tuple):  # not isinstance: a NamedTuple such as `Moments` has its own sum
         return type(a)([_sum(of_a, of_b, in_place) for of_a, of_b in zip(a, b, strict=True)])
     if in_place and hasattr(a, "__setitem__") and a.dtype == b.dtype:  # else `+=` would round b to a's dtype

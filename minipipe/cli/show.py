@@ -22,7 +22,7 @@ from ..site.playground import serve
 from .options import DEVICES, MICROBATCHES
 
 DEFAULT = "gpipe", "1f1b", "zb-h1", "zb-v"  # the schedules of `compare`, if none is given
-TEXTS = {  # ending -> a text of a schedule and its run: two that can be read again, and a script
+TEXTS = {  # ending -> function: csv and txt write the schedule, which `build` reads; py a script for PyTorch
     "csv": lambda schedule, *_: schedule.to_csv(),
     "txt": lambda schedule, *_: "".join(f"{' '.join(map(str, order))}\n" for order in schedule.devices),
     "py": lambda schedule, costs, trace: script_text(schedule, costs, trace.makespan),

@@ -98,7 +98,7 @@ HALVES = "backward_input", "backward_weight"
 
 
 class MadeGradients(NamedTuple):
-    """The cache after a `backward_input` that was made from a whole `backward`."""
+    """The gradients that `backward_input` leaves, if made from a whole `backward`."""
 
     dW: np.ndarray
     db: np.ndarray | None

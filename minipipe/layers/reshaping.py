@@ -11,7 +11,7 @@ from .layer import LAYERS, Layer
 
 
 class Rearranged(Layer):
-    """The base of layers that change the shape alone, of entries and gradients."""
+    """The base of layers that only change the shape of A_prev, and of dZ back."""
 
     can_overflow = False
 

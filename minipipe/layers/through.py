@@ -158,7 +158,7 @@ def resumed(program: Generator, answer: Any, *held: Any) -> tuple:
     """Resume a program; return (its next `Exchange`, None), or (None, its result).
 
     `answer` is the result of the `Exchange` before, None at first. `held` are the input
-    arrays: a `Compute` passes them, so that their bytes are counted.
+    arrays, not used here: as arguments of a `Compute`, their bytes are counted.
     """
     try:
         return program.send(answer), None

@@ -58,7 +58,7 @@ class Windows:
         return cls(kernel_size, stride, tuple(pairs), dilation)
 
     def arguments(self) -> dict[str, Any]:
-        """Return the shortest arguments of `of` that make equal windows."""
+        """Return the shortest arguments with which `of` makes these windows."""
         is_even = all(before == after for before, after in self.padding)
         return {
             "kernel_size": shortest(self.kernel_size), "stride": shortest(self.stride),
@@ -81,9 +81,9 @@ class Windows:
         return Windows(self.kernel_size, self.stride, padding, self.dilation)
 
     def count(self, lengths: Shape) -> Shape:
-        """Return the number of windows on each axis, whose `lengths` are n.
+        """Return the windows on each axis: (n + padding - span) // stride + 1.
 
-        It is (n + padding - span) // stride + 1.
+        `lengths` has n, the length of the array, for each axis.
         """
         for n, pad, span in zip(lengths, self.padding, self.span):
             if n + sum(pad) < span:
@@ -173,12 +173,12 @@ class Windows:
 
 
 def bands(shape: Shape, bytes_of_one: int, span: int = 1, stride: int = 1) -> Iterator[tuple[Box, slice]]:
-    """Yield (box, where) in order: boxes of about BUFFER_BYTES that cover an array.
+    """Cut an array of `shape` into boxes of about BUFFER_BYTES; yield (box, where).
 
-    `box` has a slice for each axis of `shape`; `where` is the slice of its positions in
-    the flattened array. A box is some rows of the first axis, or, if one row is too
-    large, a part of a row along the next axis, and so on. A position needs
-    `bytes_of_one`; n rows need memory for (n - 1) * stride + span rows.
+    `box` has a slice for each axis; `where` is the slice of its positions in the
+    flattened array. A box is some rows of the first axis, or, if one row is too large,
+    a part of a row along the next axis, and so on. One position takes `bytes_of_one`
+    bytes, and n rows of output need (n - 1) * stride + span rows of input in memory.
 
     >>> [where for box, where in bands((4, 5), BUFFER_BYTES // 10)]
     [slice(0, 10, None), slice(10, 20, None)]

@@ -15,7 +15,7 @@ from ..layers.through import in_one_piece
 from ..registry import AsCode, Examples, Registry
 from ..state import OptimizerState, Pass
 
-OPTIMIZERS = Registry("minipipe.optimizers", Examples)  # examples: optimizers
+OPTIMIZERS = Registry("minipipe.optimizers", Examples)  # name -> class, with examples of it for tests
 
 
 class Optimizer(AsCode):

@@ -142,7 +142,7 @@ def bytes_of_stages(
 # A stage costs what its products cost. AmoebaNet-D is cut by the rule of GPipe's released code, the
 # histogram, over the multiply-accumulates (MACs) of its layers. The Transformer is its blocks alone, equally
 # many on each device: the last matrix, for 32,000 words, costs as much as 1.2 blocks, and a stage that had it
-# as well would be slower than the cells of K = 8 leave room for. A micro-batch has as many samples as table 1
+# as well would be slower than the paper's cells of K = 8. A micro-batch has as many samples as table 1
 # gives 32 of them: 4 images, 1 sequence. A backward costs two forwards, a recomputation one.
 
 MICRO_BATCH_SIZE = {"AmoebaNet-D": 4, "Transformer": 1}

@@ -26,7 +26,7 @@ class Piece(NamedTuple):
         block: the range of the block along `axis`.
         numbers: with ZeRO, the range of the device's entries in the flattened block;
             None for the whole block.
-        counts: whether `join_pieces` reads this piece: one of several equal pieces.
+        counts: whether `join_pieces` reads this piece; of equal pieces it reads one.
     """
 
     parameter: Key
@@ -309,7 +309,7 @@ class ParameterShard:
 
 
 def _make_new(layers):
-    """Replace each parameter by a copy: messages and twins may use the old array."""
+    """Replace each parameter by a copy: messages may still read the old array."""
     for layer in _with_parameters(layers):
         layer.W, layer.b = (None if array is None else array.copy() for array in (layer.W, layer.b))
 

@@ -250,7 +250,7 @@ class Parallel(Network):
             self.check_training(optimizer)
         else:
             raise ValueError(
-                f"the order of {self.schedule.name!r} has no U for an optimizer: hand it to step(optimizer)"
+                f"the order of {self.schedule.name!r} has no U for an optimizer: pass it to step(optimizer)"
             )
         batches = checked_batches(self, [(X, Y)])
         self._prepare()

@@ -147,9 +147,10 @@ class Shard:
             )
 
     def _each(self, layers, prefix, ways):
-        """Return, for each of `layers`, the list of layers that this device has.
+        """Return, for each of `layers`, the list of layers that replace it here.
 
-        Set `ways[index]` to how each is split. `prefix` begins the layers' names.
+        Set `ways[index]` to how the layer at `index` is split. Its skip connections are
+        named "residual", `prefix` and the index.
         """
         found, pairs = [], self._pairs(layers)
         between = {i for first, second in pairs.items() for i in range(first + 1, second)}

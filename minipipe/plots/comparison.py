@@ -92,9 +92,10 @@ def in_one_unit(traces: Mapping[str, Any]) -> tuple[dict, OneTick | None]:
     - Those that do not say what their tick is, such as your own programs.
     - Those with different costs for the same forward: they compare costs.
 
-    Micro-batches of simulations count as equally large, whichever M they have, and as
-    large as those of networks that are compared with them. The second result is None
-    if it is unknown, or if all are simulations that had one tick to begin with.
+    A simulation does not know the size of its micro-batches: they count as large as
+    those of the networks in `traces`, or else as equal in all simulations, whichever M
+    they have. The second result is None if what a tick is is unknown, or if all traces
+    are simulations whose ticks were equal before.
 
     Raises:
         ValueError: some are in ticks and some in seconds, or ticks have no common unit.

@@ -74,8 +74,8 @@ def _block(K, climb, wait, turn):
     """Return for each device r the slots (F, f, i, I) of a micro-batch.
 
     F and i go from device 0 to device K - 1, and take `climb` slots from one to the
-    next; f and I come back, in one slot each. Each of the four begins in the slot after
-    the end of the one before it, but i `wait` slots later and I `turn` later:
+    next; f and I come back, in one slot each. f, i and I begin in the slot after the
+    end of F, f and i; but i waits for `wait` slots more, and I for `turn` more:
 
         F on device r   climb r                            F on the last: top
         f on device r   top + 1 + (K - 1 - r)              f on device 0: end = top + K

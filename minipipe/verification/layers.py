@@ -156,7 +156,7 @@ def _changed(arrays, before):
 
 
 def repeats(trial: Trial) -> str | None:
-    """Run `trial` twice on the same mini-batch, with another one in between."""
+    """Run `trial` twice on one mini-batch, with another mini-batch in between."""
     layer = trial.drawn()
     A, dZ, first = trial.run(layer, trial.data())
     trial.run(layer, trial.data(seed=3))
@@ -209,7 +209,7 @@ def learned(trial: Trial) -> str | None:
 
 
 def halves(trial: Trial) -> str | None:
-    """Compare the backward of `trial` with its halves, a micro-batch in between."""
+    """Compare the halves of `trial`, with a micro-batch in between, with backward."""
     layer, A_prev = trial.drawn(), trial.data()
     _, dZ, whole = trial.run(layer, A_prev)
     forward(layer, A_prev)
@@ -238,7 +238,7 @@ BETWEEN_HALVES = (
 
 
 def cached(trial: Trial) -> str | None:
-    """Run another micro-batch of `trial` between a forward and its backward."""
+    """Check the gradients of `trial` with a second forward before the backward."""
     for n in (BATCH_SIZE, 3):
         layer = trial.drawn()
         _, dZ, alone = trial.run(layer, trial.data())

@@ -29,10 +29,9 @@ class Remark(str):
 
 
 def in_fractions_or_floats(attempt: Callable) -> str | None:
-    """Return the error text of `attempt(rational, True)`, or None.
+    """Call `attempt(convert, exact)` in fractions, or in floats if that fails.
 
-    If that call raises, return the text of `attempt(np.float64, False)`, or a `Remark`
-    that it was tried in floats.
+    Return its message, None if nothing is wrong, or a `Remark` that floats were used.
     """
     try:
         return attempt(rational, True)

@@ -113,7 +113,7 @@ TIED = [mp.Linear(2, 2, tie="W"), mp.Linear(2, 2, tie="W")]
     (lambda: pipeline().start(*batches(1)[0], mp.SGD(0.1)),
      "the order of 'pipedream' updates the stages itself: use train([(X, Y), ...], optimizer)"),
     (lambda: pipeline(mp.schedules.one_f_one_b).start(*batches(1)[0], mp.SGD(0.1)),
-     "the order of '1f1b' has no U for an optimizer: hand it to step(optimizer)"),
+     "the order of '1f1b' has no U for an optimizer: pass it to step(optimizer)"),
     (lambda: pipedream_2bw(2, 7), "microbatches=7 is not a multiple of per_update=2: use 8"),
     (lambda: mp.Pipeline(TIED, mp.MeanSquaredError(), 2, 1, schedule=pipedream(2, 2)),
      "tie='W': tied weights need a flush, which the order of 'pipedream' does not have on each device"),

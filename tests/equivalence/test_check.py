@@ -270,7 +270,7 @@ def momentum_of_sign(self, g, u):
     *OPTIMIZERS.load().examples().values(), Plain(0.1), mp.SGD(Fraction(1, 8), Fraction(1, 2)),
     mp.SGD(Rational(1, 8)), of_step("Lion", momentum_of_sign, n_memories=1),
 ], ids=repr)
-def test_right_optimizers_keep_all(optimizer):
+def test_right_optimizers_pass_all_checks(optimizer):
     report = mp.check(optimizer)
     assert report, report
 

@@ -49,7 +49,7 @@ def test_what_moves_is_written_into_the_stamps():
     assert right.get_title().startswith("raise W[0, 0] by 1")
 
 
-def test_the_needle_draws_the_distances_that_it_is_given():
+def test_the_needle_plots_the_given_distances():
     [ax] = whole.needle(lambda factor, h: factor * h, 1, 100).axes
     right, wrong = ax.lines
     assert np.array_equal(right.get_xdata(), right.get_ydata())

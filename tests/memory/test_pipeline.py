@@ -200,7 +200,7 @@ OTHER = [
     (lambda: mp.Sequential(ONE, "mse"), "then a loss object, such as MeanSquaredError()"),
     (lambda: mp.Sequential(ONE, None).forward_backward(X, Y), "this network has no loss"),
     (lambda: mp.Sequential(ONE, MSE).forward_backward(X, Y[0]), "make them one row with Y.reshape(1, -1)"),
-    (lambda: pipeline().start(X, Y, mp.SGD(1)), "no U for an optimizer: hand it to step(optimizer)"),
+    (lambda: pipeline().start(X, Y, mp.SGD(1)), "no U for an optimizer: pass it to step(optimizer)"),
     (lambda: pipeline(schedule=with_updates(build("gpipe", 3, 4))).start(X, Y),
      "updates the stages itself: use start(X, Y, optimizer)"),
     (lambda: pipeline(schedule=with_updates(build("gpipe", 3, 4))).forward_backward(X, Y),

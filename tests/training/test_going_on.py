@@ -107,7 +107,7 @@ def test_an_interrupted_training_goes_on_with_the_same_bits(name, tmp_path):
     assert_same(all_of(*pair), all_of(*whole))
 
 
-def test_a_step_that_ctrl_c_has_waited_for_keeps_its_rate(monkeypatch):
+def test_a_step_that_ctrl_c_waits_for_keeps_its_rate(monkeypatch):
     (net, optimizer), whole = begun("one device"), begun("one device")
     fitted(*whole)
     step = optimizer.step

@@ -102,7 +102,7 @@ def test_it_learns_and_keeps_float32(optimizer):
 
 
 @every_optimizer
-def test_what_does_not_decay_does_not_depend_on_the_decay(optimizer):
+def test_weight_decay_changes_only_weights_that_decay(optimizer):
     """With `weights_only`, b of a Linear, and W and b of a LayerNorm; while W of a Linear does."""
     layers = mp.Sequential([mp.Linear(3, 3, b=np.ones((3, 1))), mp.LayerNorm(3)], None).layers
     gradients = [(np.full((3, 3), 0.5), np.full((3, 1), 0.5)), (np.full((3, 1), 0.25), np.full((3, 1), 0.5))]

@@ -37,7 +37,7 @@ def test_fit_learns_and_reports_one_line_an_epoch(model):
         assert re.fullmatch(rf"epoch +{number}/15   J \d+\.\d{{4}}   score \d+\.\d %   \d+ s left", line)
 
 
-def test_the_time_left_is_that_of_the_epochs_to_come(monkeypatch):
+def test_the_time_left_counts_the_remaining_epochs(monkeypatch):
     """With a clock that shows 0 s at the start and 10 s more at each end of an epoch."""
     clock = iter(range(0, 100, 10))
     monkeypatch.setattr("minipipe.training.time.perf_counter", lambda: next(clock))
@@ -176,7 +176,7 @@ def test_a_training_needs_no_stderr(monkeypatch):
         assert len(mp.fit(net, X, X, mp.SGD(0.1), 2, 2, report=lambda line: None)) == 2
 
 
-def test_nobody_is_shown_what_he_did_not_ask_for(stderr):
+def test_progress_is_shown_only_on_request(stderr):
     assert with_progress("abcd", "letters") == "abcd"
     with watched(False):
         assert with_progress("abcd", "letters") == "abcd"

@@ -135,7 +135,7 @@ def pictured(settings: dict, schedule: Schedule, trace: Trace) -> dict:
     """Return the picture of `trace`, with more about `settings` and `schedule`."""
     found, limits, K = picture(trace), settings["alive"], len(schedule.devices)
     found["spans"]["action"] = [None] * len(found["spans"]["row"])
-    if settings["D"] == settings["T"] == 1:  # an order of one copy is edited alone
+    if settings["D"] == settings["T"] == 1:  # only an order without replicas and shards can be edited
         found["spans"]["action"] = places_in_order(found["spans"], found["rows"], schedule)
     each_limit = limits if isinstance(limits, list) else [limits] * K
     is_limited = limits is not None
