@@ -50,7 +50,7 @@ def streams(draw):
 
 @settings(max_examples=60)
 @given(streams())
-def test_gradients_are_those_of_the_update_rule(stream):
+def test_gradients_match_the_update_rule(stream):
     """Bitwise: costs and parameters after the last update, so every update before it, too."""
     (name, layers, partition, n, batches, optimizer), loss = stream, mp.MeanSquaredError()
     pipe = mp.Pipeline(layers, loss, mp.Cut(partition), n, schedule=name)

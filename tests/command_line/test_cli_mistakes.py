@@ -101,7 +101,7 @@ def test_a_file_that_says_no_schedule_is_named_in_a_short_sentence(capsys, tmp_p
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="Windows has no pipes with names")
-def test_a_pipe_that_nobody_writes_to_is_not_waited_for(capsys, tmp_path):
+def test_a_pipe_without_a_writer_is_not_waited_for(capsys, tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
     assert "there is no such file" in run(capsys, f"show {tmp_path / 'pipe.csv'}")[2]
 

@@ -82,7 +82,7 @@ def by_hand(pipe, X):
 
 
 @a_quarter_of_the_examples
-def test_running_statistics_are_those_of_the_whole_mini_batch(share):
+def test_running_statistics_match_the_whole_mini_batch(share):
     """In rational numbers; ragged micro-batches of at least 2 samples, and a second mini-batch."""
     @settings(max_examples=25 // share)
     @given(st.data(), st.integers(2, 9))

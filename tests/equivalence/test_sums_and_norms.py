@@ -314,7 +314,7 @@ def exact_batch(m=7, convert=eighths):
 
 
 @pytest.mark.parametrize("split", SPLITS)
-def test_norm_and_clipped_step_are_those_of_the_whole_network(split):
+def test_norm_and_clipped_step_match_the_whole_network(split):
     """In rational numbers, against the sum of squares by hand: the tied W counts once."""
     layers, (X, Y) = exact(TIED), exact_batch()
     net, whole, clip = SPLITS[split](layers), mp.Sequential(layers, MSE), Rational(1, 4)

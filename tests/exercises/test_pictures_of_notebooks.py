@@ -92,7 +92,7 @@ def test_the_weights_in_the_picture_add_up_to_one():
     assert abs(sum(of_means) - 1) <= 10 * 2**-53  # ten additions of numbers up to 1, each rounded once
 
 
-def test_the_shapes_in_the_picture_are_those_of_the_arrays():
+def test_the_shapes_in_the_picture_match_the_arrays():
     layer = mp.Linear(3, 2, W=np.ones((2, 3)), b=np.ones((2, 1)))
     [ax] = layers.one_layer(layer, np.ones((3, 4)), np.ones((2, 4))).axes
     texts = " ".join(text.get_text() for text in ax.texts)

@@ -100,7 +100,7 @@ def anchor_of(heading):
 
 # ---- one address ----
 
-def test_badges_and_first_cells_are_those_of_the_address():
+def test_badges_and_first_cells_match_the_address():
     for path, text in address.written(address.ADDRESS).items():
         assert path.read_text(encoding="utf-8") == text, "python3 tests/house/address.py"
 
@@ -147,7 +147,7 @@ def test_the_extras_that_are_named_are_there():
             assert {*found.split(",")} <= {*extras()}, f"{path.name} names {found}"
 
 
-def test_nobody_is_told_to_install_the_minipipe_of_pypi():
+def test_no_text_says_to_install_the_minipipe_of_pypi():
     """`minipipe` on PyPI is another project, and `minipipe-learn` is not published: a clone is installed."""
     assert 'name = "minipipe-learn"' in text_of("pyproject.toml")
     folders = ("minipipe", "tests", "figures", "notebooks", ".github")

@@ -72,7 +72,7 @@ def test_a_missing_fact_is_an_error_where_the_entry_is_defined():
     assert "Forgotten" not in LAYERS
 
 
-def test_a_fact_that_nobody_knows_is_an_error():
+def test_an_unknown_fact_is_an_error():
     with pytest.raises(TypeError, match="unexpected keyword argument 'exmples'"):
         LAYERS(exmples=lambda: [])
 

@@ -233,7 +233,7 @@ def kernel(layer):
 
 
 @every_cell
-def test_operations_and_strides_are_those_of_the_paper(cell, shapes):
+def test_operations_and_strides_match_the_paper(cell, shapes):
     table, concatenated = (REDUCTION, (4, 5, 6)) if "Reduction" in repr(cell) else (NORMAL, (0, 3, 4, 6))
     lines = []
     for k in range(2, 7):

@@ -23,7 +23,7 @@ def stored():
         return arrays["pixels"], arrays["labels"]
 
 
-def test_the_images_are_those_of_the_source():
+def test_the_images_match_the_source():
     """The digest of the 1,797 x 64 pixels and of the labels, taken from scikit-learn's load_digits."""
     found = b"".join(array.astype(np.uint8).tobytes() for array in stored())
     assert hashlib.sha256(found).hexdigest() == (
@@ -104,7 +104,7 @@ def test_split_cuts_off_the_last_part_and_loses_nothing(book):
 @given(
     st.lists(st.integers(0, 3), min_size=2, max_size=12), st.lists(st.integers(0, 3), min_size=2, max_size=12)
 )
-def test_the_bigram_cost_is_that_of_the_counts(train, test):
+def test_the_bigram_cost_matches_the_counts(train, test):
     """Both take logarithms of the same quotients, and all terms are positive.
 
     Relative to the largest: NumPy's logarithm is off by at most 4 eps, Python's by 1, fsum by 1/2;

@@ -21,7 +21,7 @@ def computed(function, x):
 
 
 @given(fractions, fractions)
-def test_arithmetic_is_that_of_fractions_and_stays_rational(a, b):
+def test_arithmetic_matches_fractions_and_stays_rational(a, b):
     x, y = Rational(a), Rational(b)
     for mine, expected in ((-x, -a), (abs(x), abs(a)), (+x, a), (x**2, a * a)):
         assert type(mine) is Rational and mine == expected
@@ -102,7 +102,7 @@ def test_extreme_arguments_are_answered_at_once():
     assert tiny.tanh() == tiny.log1p() == tiny
 
 
-def test_what_is_not_defined_is_refused():
+def test_undefined_operations_are_refused():
     assert_refused([
         (Rational(10**6).exp, "has too many digits"), (Rational(0).log, "above 0"),
         (Rational(-1).sqrt, "from 0 upwards"), (lambda: rational([1.0, np.nan]), "NaN and infinity"),

@@ -48,7 +48,7 @@ def met(layers, input_shape):
 
 
 @pytest.mark.parametrize("layers, input_shape, output_shape", NETWORKS.values(), ids=NETWORKS)
-def test_shapes_parameters_products_and_bytes_are_those_of_a_run(layers, input_shape, output_shape):
+def test_shapes_parameters_products_and_bytes_match_a_run(layers, input_shape, output_shape):
     assert type(layers) is list
     description = mp.describe(layers, input_shape)
     net = mp.Sequential(layers, None, dtype=np.float32)

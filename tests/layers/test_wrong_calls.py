@@ -211,7 +211,7 @@ def test_data_that_are_not_finite_numbers_change_nothing(make):
     assert_nothing_moved(model, earlier)
 
 
-def test_accuracy_is_that_of_finite_numbers_only():
+def test_accuracy_needs_finite_numbers():
     A = np.array([[1.0, 2.0, 0.0], [0.5, 0.0, 1.0]])
     for spoil, words in WRONG.values():
         assert_refused([

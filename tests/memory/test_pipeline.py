@@ -39,7 +39,7 @@ def test_ticking_leaves_the_trace_cost_and_gradients_of_running(schedule, recomp
     assert_same(stepped.gradients, whole.gradients)
 
 
-def test_after_three_ticks_the_stashes_are_those_of_the_diagram():
+def test_after_three_ticks_the_stashes_match_the_diagram():
     pipe = pipeline()
     pipe.start(X, Y)
     for _ in range(3):
@@ -56,7 +56,7 @@ def test_parameters_that_a_layer_has_are_kept():
 
 
 @pytest.mark.parametrize("schedule, alive", [("gpipe", [8, 8, 8]), ("1f1b", [3, 2, 1]), ("naive", [1, 1, 1])])
-def test_peak_bytes_are_those_of_the_arrays_really_held(schedule, alive):
+def test_peak_bytes_match_the_arrays_really_held(schedule, alive):
     """Linear layers of 8 units and micro-batches of 2, counted by hand: device 0 in the middle of its last F.
 
     Each micro-batch alive is one input (8 x 2 numbers); the parameters are W (8 x 8) and b (8 x 1). At the

@@ -35,7 +35,7 @@ def own_file(tmp_path, monkeypatch):
 
 @pytest.mark.slow  # runs the cells of a notebook, some of which train
 @EACH
-def test_bold_answers_are_those_of_a_run(path, own_file, monkeypatch):
+def test_bold_answers_match_a_run(path, own_file, monkeypatch):
     """And every assertion holds, with nobody's answers and with no guess."""
     pytest.importorskip("IPython", reason="needs the notebooks extra: pip install '.[test,notebooks]'")
     found = {}

@@ -85,7 +85,7 @@ def too_near(colours, papers):
             yield sight, one, other, round(distance, 1)
 
 
-def test_delta_e_is_that_of_known_colours():
+def test_delta_e_matches_known_colours():
     """Greys of L* = 50 and 60; sRGB's red and blue; and two colours that one in fifty men mix up."""
     assert delta_e("#777777", "#919191") == pytest.approx(10, abs=0.2)
     assert delta_e("#FF0000", "#0000FF") == pytest.approx(176.3, abs=0.1)

@@ -139,7 +139,7 @@ def test_the_step_suits_the_length_of_the_run(end, step):
     assert math.isclose(picture(trace_of((0, "work", 0, end)))["step"], step)
 
 
-def test_a_run_of_which_nothing_has_happened_yet():
+def test_a_run_before_its_first_tick():
     data = data_in(trace_of(n_devices=2).to_html())
     columns = data["spans"]["row"], data["memory"]["ticks"], data["path"]["start"]
     assert (data["makespan"], *columns) == (0, [], [], [])

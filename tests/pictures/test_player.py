@@ -91,7 +91,7 @@ def test_a_large_run_is_summed_up_and_its_page_is_a_file(undrawn, tmp_path, monk
     assert "<iframe" in largest._repr_html_() and largest._repr_png_()
 
 
-def test_a_run_of_which_nothing_has_happened_shows_itself():
+def test_a_run_before_its_first_tick_shows_itself():
     def program():
         yield mp.cluster.Compute("work")
 

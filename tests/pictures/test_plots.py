@@ -109,7 +109,7 @@ def test_new_axes_are_made_only_when_none_are_given(counted):
         assert made.figure.number not in before and made.figure.axes == [made]
 
 
-def test_the_21st_open_picture_warns_nobody():
+def test_the_21st_open_picture_gives_no_warning():
     """Warnings are errors here."""
     made = [plots.curves({"one": [(0, 1)]}).figure for _ in range(21)]
     assert [plt.figure(number) for number in plt.get_fignums()] == made
@@ -122,7 +122,7 @@ def test_characters_that_xml_lacks_are_replaced_in_a_picture(tmp_path):
     assert "a\ufffdb\ufffd[31m\ufffd\ufffd é</text>" in written  # as text, which slides can edit
 
 
-def test_memory_curves_are_those_of_the_trace(counted):
+def test_memory_curves_match_the_trace(counted):
     ax = plots.memory(counted, ax=axes())
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("time (ticks)", "memory (KiB)")
     for device, line in enumerate(ax.lines):

@@ -195,7 +195,7 @@ def test_relative_throughput_hardly_depends_on_the_share_of_the_peak(family, siz
 
 @pytest.mark.parametrize("K, M", [(2, 4), (4, 8), (4, 16), (8, 16)])
 @pytest.mark.parametrize("T_F, T_B, T_W", [(1, 1, 1), (2, 2, 1), (3, 3, 2)])
-def test_published_bubbles_are_those_of_the_runs(K, M, T_F, T_B, T_W):
+def test_published_bubbles_match_the_runs(K, M, T_F, T_B, T_W):
     """GPipe, section 2.3; Megatron-LM, arXiv 2104.04473, section 2.2; Chimera, arXiv 2107.06925, table 2."""
     costs, equal = mp.Costs(F=T_F, I=T_B, W=T_W), mp.Costs(F=2, B=2)  # Chimera's paper has F = B
     for name in ("gpipe", "1f1b"):
@@ -208,7 +208,7 @@ def test_published_bubbles_are_those_of_the_runs(K, M, T_F, T_B, T_W):
 
 
 @pytest.mark.parametrize("K, M", [(2, 4), (4, 8), (4, 16), (8, 16)])
-def test_the_bubbles_of_zero_bubble_are_those_of_the_runs(K, M):
+def test_the_bubbles_of_zero_bubble_match_the_runs(K, M):
     """With a weight gradient that is shorter than the two other passes, as the paper has it, and longer."""
     for times in [(1, 1, 1), (2, 2, 1), (3, 3, 2), (4, 1, 3), (1, 3, 2), (1, 2, 4), (Fraction(5, 2), 2, 9)]:
         T_F, T_B, T_W = times

@@ -137,7 +137,7 @@ def test_the_histogram_has_its_formula_and_may_leave_a_stage_out():
     assert histogram([1, 8, 1], 3) == [1, 0, 2]
 
 
-def test_costs_of_layers_are_those_of_the_description():
+def test_costs_of_layers_match_the_description():
     rows = mp.describe(LAYERS, (4,)).rows
     assert costs_of_layers(LAYERS) == [row.parameters for row in rows] == [80, 0, 272, 0, 34]
     assert (

@@ -67,7 +67,7 @@ MEDIANS = {  # source -> (runs, largest median error, largest error), in percent
 }
 
 
-def test_bytes_of_45_published_runs_are_those_of_the_formulas():
+def test_bytes_of_45_published_runs_match_the_formulas():
     for row, found in RUNS:
         assert round(found.n_bytes) == row["n_bytes"], f"{row['source']}: {found.choice}"
     assert len(RUNS) == 45
@@ -85,7 +85,7 @@ def test_seconds_of_45_published_runs_are_near_the_published():
         assert abs(found.step / row["estimate"] - 1) < limit, f"{row['source']}: {found.choice}: {found.step}"
 
 
-def test_memory_is_that_of_papers_and_measured_blocks():
+def test_memory_matches_papers_and_measured_blocks():
     """torchtitan's 8B in GiB; Korthikanti's table 2, in units of s b h; our block on an H200."""
     found = [found.n_bytes / GIB for row, found in RUNS if row["source"] == "torchtitan"]
     assert [round(x, 1) for x in found[:2]] == [78.8, 64.8]

@@ -35,7 +35,7 @@ def back(schedule):
 
 @settings(max_examples=40)
 @given(st.data(), st.integers(1, 4), st.integers(1, 3))
-def test_any_schedule_comes_back_equal(data, K, M):
+def test_any_schedule_is_equal_after_a_round_trip(data, K, M):
     schedule = data.draw(valid_schedules(K, M))
     assert back(schedule) == schedule
 

@@ -419,7 +419,7 @@ def test_published_values(place, K, M):
         assert (T, max(peak)) == published[place], name
 
 
-def test_orders_are_those_of_the_papers():
+def test_orders_match_the_papers():
     assert str(one_f_one_b(3, 4)) == (
         "device 0: 0F0 0F1 0F2 0B0 0F3 0B1 0B2 0B3\n"
         "device 1: 1F0 1F1 1B0 1F2 1B1 1F3 1B2 1B3\n"

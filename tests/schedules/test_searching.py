@@ -337,7 +337,7 @@ def test_the_names_that_a_search_knows_are_all_that_fit():
 
 @settings(max_examples=40, deadline=None)
 @given(requests(), st.sampled_from([None, 0, 5, 1000]))
-def test_the_clock_of_a_search_is_that_of_a_simulation(request, allowance):
+def test_the_clock_of_a_search_matches_a_simulation(request, allowance):
     """Starts, ends and orders, with the W where they are or put into gaps."""
     asked = request_of(**request | {"most_alive": None})
     for schedule in named_schedules(asked):

@@ -113,7 +113,7 @@ def test_numbers_of_actions_are_whole(number):
             Schedule([[Action("F", *place), Action("B", 0, 0)]], 1, 1)
 
 
-def test_sizes_are_four_and_eight_where_nobody_says_them():
+def test_sizes_are_four_and_eight_by_default():
     assert build("gpipe") == build(gpipe) == gpipe(4, 8) and build(in_tuples).devices == gpipe(4, 8).devices
     assert mp.simulate("gpipe") == mp.compare("gpipe")["gpipe"] == mp.simulate(gpipe(4, 8))
     assert build(GPIPE) is GPIPE and mp.compare(GPIPE, "1f1b")["gpipe"].n_devices == 2
@@ -144,7 +144,7 @@ def test_a_function_may_go_on_without_a_flush():
     assert costs[0] == costs[1] == costs[2]
 
 
-def test_closed_forms_are_those_of_the_builder():
+def test_closed_forms_match_the_builder():
     """A function of yours has none, whatever it is called."""
     known = [mp.check(what) for what in ("ZB-V", zero_bubble_v)]
     assert repr(known[0]) == repr(known[1]) and all(verdict.holds for verdict in known[0])

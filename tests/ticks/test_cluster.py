@@ -196,7 +196,7 @@ def receives_news():
 
 
 @pytest.mark.parametrize("link", [Link(), Link(latency=9), Link(bandwidth=1, blocking=True)])
-def test_a_message_that_nobody_receives_is_an_error_at_the_end(link):
+def test_a_message_that_is_not_received_is_an_error_at_the_end(link):
     """Also one that is still on its way then. What has happened is in the trace."""
     cluster = Cluster(forgetful(), link=link)
     words = "device 0 has sent more to device 1, which has finished without receiving it: add a Receive"
@@ -211,7 +211,7 @@ def test_a_message_that_nobody_receives_is_an_error_at_the_end(link):
             pass
 
 
-def test_of_several_that_nobody_receives_their_number_is_told():
+def test_the_number_of_messages_not_received_is_told():
     def left():
         for number in range(3):
             yield Send(number, None, to=1)
@@ -238,7 +238,7 @@ def test_a_message_that_passed_a_port_is_not_requested_again():
     assert [message[3:6] for message in trace.messages] == [(0, 1, 5), (8, 8, 8)]
 
 
-def test_of_two_messages_that_could_enter_a_port_that_of_the_lower_device_does():
+def test_the_message_of_the_lower_device_enters_a_port_first():
     """Device 1 has an older queue, and waits longer: with b from tick 2 on, device 0 with c from 3 on."""
     lower = tell(Compute("work", ticks=3), Send("c", None, 2, n_bytes=1))
     upper = tell(Send("a", None, 2, n_bytes=4), Compute("work", ticks=2), Send("b", None, 2, n_bytes=1))
@@ -247,7 +247,7 @@ def test_of_two_messages_that_could_enter_a_port_that_of_the_lower_device_does()
     assert {message.label: message.arrived for message in trace.messages} == {"a": 4, "c": 5, "b": 6}
 
 
-def test_the_memory_of_a_device_is_that_of_all_its_lanes():
+def test_the_memory_of_a_device_counts_all_its_lanes():
     """One lane works with 100 bytes for three ticks, the other with 10 in the second; 3 go between them."""
 
     def compute():

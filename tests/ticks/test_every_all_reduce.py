@@ -190,7 +190,7 @@ def table(of_names):
     "naive": [1, 1, 1, 1], "ring": [1, 0, 1, 0],
     "tree": [0, 0, 0, 0], "doubling": [0, 0, 0, 0], "halving": [0, 0, 0, 0], "owners": [0, 0, 0, 0],
 })
-def test_the_order_of_the_additions_is_that_of_the_program(name, expected):
+def test_the_order_of_the_additions_matches_the_program(name, expected):
     """1e16 + 1 = 1e16 in floats: of 1e16 + 1 - 1e16 + 1, the order decides what is left."""
     assert run(all_reduce, [np.full(4, x) for x in (1e16, 1, -1e16, 1)], name)[0][0].tolist() == expected
 

@@ -84,7 +84,7 @@ def few(m=200):
     return Dataset((X[:, :m].copy(), Y[:, :m].copy()), (X_test, Y_test))
 
 
-def test_the_recipe_is_that_of_the_paper():
+def test_the_recipe_matches_the_paper():
     """Reference rate 0.1, k = 8: from 0.1 by equal steps to 0.8, which falls at 1/3, 2/3 and 8/9."""
     recipe = Recipe(epochs=9, warm_up=2)
     rates = rates_of(recipe.rate(256), [1] * 9)

@@ -152,7 +152,7 @@ def test_an_epoch_says_its_number_and_may_begin_anew():
     assert [epoch.number for epoch in fitted(net, optimizer, 2, 6, first_epoch=3)] == [3, 4]
 
 
-def test_the_cost_of_the_rest_of_an_epoch_is_that_of_its_mini_batches():
+def test_the_cost_of_the_rest_of_an_epoch_counts_its_mini_batches():
     net, optimizer = begun("one device")
     Stops.left, Stops.error = AFTER_TWO_STEPS, KeyboardInterrupt
     with pytest.raises(KeyboardInterrupt):

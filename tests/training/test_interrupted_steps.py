@@ -262,7 +262,7 @@ class Waits(mp.ReLU):
         cls.interrupted.set()
 
 
-def test_what_a_thread_does_after_an_interrupt_reaches_nobody():
+def test_the_work_of_a_thread_after_an_interrupt_has_no_effect():
     """The thread of a device works on, and updates its stage, after the run was given up."""
     layers = [mp.Linear(3, 4), Waits(), mp.Linear(4, 2)]
     net = mp.Parallel(layers, LOSS, replicas=2, zero=1, engine="threads")

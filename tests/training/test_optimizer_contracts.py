@@ -47,7 +47,7 @@ def trained(net, optimizer, n_updates=2, first=0):
 
 
 @every_optimizer
-def test_updates_are_those_of_the_equations_in_its_docstring(optimizer):
+def test_updates_match_the_equations_in_its_docstring(optimizer):
     """Of three gradients for a W and a b, in rational numbers; in the last, one of two rows is 0.
 
     The learning rate changes twice. What it remembers is what the equations call by a name: a sign, for
@@ -191,7 +191,7 @@ def test_parameter_servers_have_the_bits_of_one_device_or_refuse(optimizer, n_se
     assert_same(trained(server(), optimizer.fresh()), expected)
 
 
-def test_every_form_in_the_docstrings_is_that_of_an_example():
+def test_every_form_in_the_docstrings_matches_an_example():
     """So that no line of equations stands there that no test carries out."""
     shown = {type(optimizer) for optimizer in EXAMPLES.values()}
     for kind in shown:
