@@ -51,5 +51,5 @@ NEEDS_MISTAKES = [
 
 PARTS = [
     Part("needs", 12, of_needs, NEEDS_MISTAKES,
-         "only I sends something down; W waits for its own device.", variant="with halves", kept=True),
+         "only I sends something back; W waits for its own device.", variant="with halves", kept=True),
 ]

@@ -96,5 +96,5 @@ PARTS = [
     Part("clock", 7, of_clock, CLOCK_MISTAKES,
          "start = max(device free, need over): that one line is a clock.", kept=True),
     Part("naive", 7, calls("naive", "device K M", [(0, 2, 3), (1, 2, 3)]), [],
-         "one micro-batch climbs and comes back, then the next.", kept=True),
+         "one micro-batch goes there and back, then the next.", kept=True),
 ]

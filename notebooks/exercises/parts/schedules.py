@@ -27,7 +27,7 @@ ZB_H1_MISTAKES = [
     ("min(F, I, W)", "min(F, W)", "The last device can only do its I meanwhile: I may be the shortest, too."),
     ("min(F, I, W)", "max(F, I, W)", "The shortest pass decides, since a longer one fits only in part."),
     (" - min(F, I, W)", "", "Subtract what is done meanwhile: other micro-batches fill a part of the wait."),
-    (" - min(F, I, W)", " + W", "That is 1F1B's, whose way down is made of whole backwards."),
+    (" - min(F, I, W)", " + W", "That is 1F1B's, whose way back is made of whole backwards."),
     (RULE, "(K - 1) * (F + I - min(F, I, W))", "That is the idle time: add the work, M (F + I + W)."),
     ("(K - 1) *", "K *", "One pass too many: beside a device there are K - 1 others, not K."),
     (RULE, "M * (F + I + W)", "That is the work of one device, a makespan without any bubble."),
