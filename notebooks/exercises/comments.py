@@ -23,6 +23,7 @@ COMMENTS = {
            664: "That is with the caches in work. They are in the layers, not in the stash.",
            524288: "Those are bytes."},
     "3c": {1e-6: "A millionth is near enough.", 2.5: "Slopes in a row are multiplied, not added."},
+    "7b": {(96, 75): "As a share, 75 % is 0.75."},
     "7c": {"deadlock": "That is the word for it."},
     "8a": {27: "That is without the drain: after the last device, the others still have backwards to do.",
            30: "Both ways count: 3 forwards before the last device starts, and 3 backwards after it is done.",

@@ -114,7 +114,7 @@ def _written_out(text):
 
 def _number_in(text):
     """Return the number at the start of a text, if only a unit comes after it; else the text."""
-    found = re.fullmatch(r"(-?\d*\.?\d+(?:e-?\d+)?)(?: ?%| ([a-zA-Z]+)[a-zA-Z ]*)?", text)
+    found = re.fullmatch(r"(-?\d*\.?\d+(?:e-?\d+)?)(?: ?%| of \d+| ([a-zA-Z]+)[a-zA-Z ]*)?", text)
     if found is None:
         return text
     times = {"thousand": 10**3, "million": 10**6, "billion": 10**9}.get(str(found[2]).lower(), 1)

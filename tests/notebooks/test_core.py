@@ -136,7 +136,7 @@ def test_a_guess_is_told_how_near_it_is():
         (36, 33, "33; you said 36: the right size, 9 % off. Near."),
         (350, 348, "Nearly: 350 for 348, right to 1 %."), ("many", 33, "33; you said many."),
         (1, 0, "0; you said 1."), ([4, 3], [4, 3, 2], "[4, 3, 2]; you said [4, 3]."),
-        ({}, 3, "3; you said {}."), ("12 ticks", 12, "Right: 12."),
+        ({}, 3, "3; you said {}."), ("12 ticks", 12, "Right: 12."), ("346 of 360", 346, "Right: 346."),
         ("1, f0", [1, "F0"], "Right: [1, 'F0']."),
         ("about 3", 3, "3; you said about 3."), ("1,437 samples", 1437, "Right: 1437."),
         ("[4, 3]", [4, 3], "Right: [4, 3]."), ("23.6 %", 23.6, "Right: 23.6."), ("", 3, "3; you said ."),
