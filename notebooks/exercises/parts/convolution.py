@@ -45,7 +45,8 @@ CONV_BACKWARD_MISTAKES = [
      "Your dA_prev turns the kernel round once too often. Entry i of window p is the weight w[i]."),
     (PLACE, "place = p + i", "Your windows begin at p. With a stride, window p begins at place p * stride."),
     (END, "return dA_prev, dw, dZ.sum(axis=0)", "Your db has a number for each sample, but there is one b."),
-    (END, "return dA_prev, dw / len(A_prev[0]), dZ.sum()", "Your dw is divided by m. dZ has been already."),
+    (END, "m = len(A_prev[0])\n    return dA_prev, dw / m, dZ.sum() / m",
+     "Your dw and db are divided by m. dZ has been already."),
     (END, "return dA_prev, dw, dZ.sum() * len(w)", "Your db is added k times. Each window has b once."),
     (END, "return dw, dA_prev, dZ.sum()", "The order is dA_prev, dw, db."),
 ]
@@ -114,6 +115,7 @@ MAX_POOL_BACKWARD_MISTAKES = [
     (FIRST, "i, j = np.argwhere(window == window.max())[-1]",
      "Of equal numbers, your last one gets dA. Is there a >= that should be a >?"),
     (CORNER, "top, left = p, q", "Your stride is forgotten: window (p, q) is at (p * stride, q * stride)."),
+    (CORNER, "top, left = p * size, q * size", "Your windows begin `size` places apart: it is `stride`."),
     (ADD, f"{HERE} += dA[p, q] / size ** 2", "That is average pooling. Here the maximum gets all of dA."),
     (ADD, "dA_prev[top + i, left + j] += dA[p, q] * (window[i, j] > 0)",
      "Where all numbers of a window are negative, nobody gets your dA. Did the search begin at 0?"),

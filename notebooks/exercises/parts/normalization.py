@@ -30,7 +30,7 @@ def of_masks(my):
     yield "Whether masks are the same if they are asked for twice", np.array_equal(whole, again)
     for first, m in ((0, 3), (3, 3), (6, 2)):
         part = as_array(my.masks(3, first, m, 200, 0.25))
-        words = f"Whether samples {first} to {first + m - 1} of 8 have the same masks as a micro-batch"
+        words = f"Whether samples {first} to {first + m - 1} have the same masks alone as among all 8"
         yield words, np.array_equal(part, whole[:, first:first + m])
     is_new = (whole[:, 1:] != whole[:, :-1]).any(axis=0)
     yield "Whether neighbouring samples have different masks", bool(is_new.all())
