@@ -66,6 +66,6 @@ COMMENTS = {
     "26b": {(17, 10): "That is the right row. But here b2 is added on both devices."},
     "26c": {2: "That is the first number of the whole dX."},
     "26d": {16384: "Those are the bytes of the array: an all-reduce sends 2 (T - 1)/T times as many."},
-    "26e": {2: "Those of one direction."},
+    "26e": {2: "That is one direction."},
     "29a": {"B": "B would show in each mini-batch, not only in the last one."},
 }

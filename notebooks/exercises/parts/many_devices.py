@@ -25,6 +25,8 @@ def of_all_gather(my):
         trace = Cluster([keep(rank) for rank in range(N)]).run()
         for rank in range(N):
             yield f"what rank {rank} of {N} returns", found[rank]
+        yield f"whether all {N} ranks send to the next one alone", all(
+            message.to == (message.source + 1) % N for message in trace.messages)
         yield f"the bytes that {N} ranks send", sum(message.n_bytes for message in trace.messages)
 
 
@@ -55,9 +57,15 @@ RING_MISTAKES = [
     (STEPS, "2 * N", "One step too many in each round: a rank's own chunk does not travel."),
     (RING, "2 * alpha + 2 * (N - 1) / N * n * beta",
      "The bytes are right. But each step waits for the one before, so each pays the latency."),
+    ("n / N * beta", "n / N / beta", "beta is the ticks of a byte, not the bytes of a tick."),
     (STEPS, "2 * N * (N - 1)", "You added up the messages of all ranks. They travel at the same time."),
 ]
+SENDS = """yield group.send(group.rank + 1, step, part)
+        part = yield group"""
 GATHER_MISTAKES = [
+    (SENDS, SENDS.replace("yield ", ""),
+     "Without `yield` nothing travels: write `yield group.send(...)` and `part = yield group.receive(...)`."),
+    ("yield group.send", "group.send", "a send lacks its `yield`, or each rank receives before it sends."),
     ("part = yield", "new = yield", "You send your own part in each step. Send on what came."),
     ("parts[(group.rank - step - 1) % group.size]", "parts[step]",
      "The parts are not in the order of the ranks. In step s that of rank r - s - 1 comes."),
@@ -68,6 +76,8 @@ END_MISTAKES = [
     ("return free", "return max(map(sum, zip(ready, c)))",
      "You let the exchanges run at the same time. They take one lane, one after the other."),
     ("return free", "return ready[0] + sum(c)", "Nearly: the lane can also be free and wait."),
+    ("return free", "return ready[-1] + c[-1]",
+     "When the last gradient is ready, the lane can still be busy with those before."),
     ("return free", "return sum(c)", "The first exchange cannot begin before its gradient is ready."),
 ]
 SENT_MISTAKES = [
@@ -104,10 +114,11 @@ PARTS = [
     Part("all_gather", 24, of_all_gather, GATHER_MISTAKES,
          "N - 1 steps, in each of which every rank passes on what it got last."),
     Part("end", 25, calls("end", "ready c", [
-        ([2, 4, 6, 8], [3, 3, 3, 3]), ([2, 4, 6, 8], [1, 1, 1, 1]), ([4, 8], [5, 5]), ([1, 9], [5, 2])]),
+        ([2, 4, 6, 8], [3, 3, 3, 3]), ([2, 4, 6, 8], [1, 1, 1, 1]), ([4, 8], [5, 5]), ([1, 9], [5, 2]),
+        ([1, 2, 3], [6, 1, 1])]),
          END_MISTAKES, "each begins at the later of two ticks: its gradient is ready, and the lane is free."),
     Part("numbers_sent", 26, calls("numbers_sent", "b s h T", [
-        (2, 3, 8, 2), (2, 3, 8, 4), (1, 2048, 12288, 8), (5, 7, 12, 1)]), SENT_MISTAKES,
+        (2, 3, 8, 2), (2, 3, 8, 3), (1, 2048, 12288, 8), (5, 7, 12, 1)]), SENT_MISTAKES,
          "8 b s h (T - 1)/T, as in Narayanan et al. 2021. It does not fall as T grows."),
     Part("rows_of_packed", 26, of_rows_of_packed, PACKED_MISTAKES,
          "the same run of rows in each third, so each device has whole heads of q, k and v."),
