@@ -22,7 +22,7 @@ from .meta import MetaArray
 # Type names in signatures of layers and networks
 Tree: TypeAlias = Any  # an array, or None, or a tuple or list of trees
 Gradients: TypeAlias = tuple[Tree, Tree]  # (dW, db) of a layer
-Shape: TypeAlias = tuple[Any, ...]  # the shape of an array; for a pair of arrays, a pair of shapes
+Shape: TypeAlias = tuple[Any, ...]  # the shape of an array, or a pair of shapes for a pair of arrays
 
 
 def is_finite(array: np.ndarray | tuple) -> bool:
@@ -97,7 +97,7 @@ def not_zero_in(dtype: np.dtype, name: str, number: Number) -> None:
 
 
 def as_floats(name: str, numbers: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Return `numbers` in `dtype`, unless one of both is object.
+    """Return `numbers` in `dtype`, unchanged if either dtype is object.
 
     Args:
         name: the name of the numbers in an error.
@@ -150,7 +150,7 @@ def array_of_numbers(value: Any) -> np.ndarray:
         array.dtype == object and None in map(python_number, array.reshape(-1))
     )
     if is_row or no_numbers:
-        raise ValueError(f"{shown(value)} is neither a number nor an array of some: send those, or lists")
+        raise ValueError(f"{shown(value)} is neither a number nor an array of numbers: send one of them")
     return array
 
 
@@ -377,7 +377,7 @@ def blas_threads(n: int) -> Iterator[None]:
 
 
 def computing() -> AbstractContextManager:
-    """Return a block with one BLAS thread, or as many as `blas_threads` around it."""
+    """Return a context with one BLAS thread, or as many as `blas_threads` around it."""
     return nullcontext() if _depth.get() else blas_threads(1)
 
 

@@ -167,7 +167,7 @@ def named_arrays(layers: Sequence) -> list[tuple]:
 
 
 def _paths(layers, above="") -> Iterator[tuple]:
-    """Yield (path, layer): "2" of the network, "2.0" the first one inside it."""
+    """Yield (path, layer): "2" for layer 2, "2.0" for the first layer inside it."""
     for index, layer in enumerate(layers):
         yield f"{above}{index}", layer
         yield from _paths(layer.layers, f"{above}{index}.")
@@ -189,7 +189,7 @@ def check_layers(state: State, layers: Sequence) -> None:
 
 
 def checked_array(state: State, name: str, own: np.ndarray) -> np.ndarray:
-    """Return a copy of array `name` of `state`; it must be like `own`."""
+    """Return a copy of array `name` of `state`, which must have the form of `own`."""
     array = state.arrays.get(name)
     if array is None or array.shape != own.shape or array.dtype != own.dtype:
         theirs, ours = ("nothing" if a is None else f"{a.dtype} of shape {a.shape}" for a in (array, own))
@@ -198,7 +198,7 @@ def checked_array(state: State, name: str, own: np.ndarray) -> np.ndarray:
 
 
 def check_optimizer_state(state: State, optimizer: Optimizer, parameters: Mapping) -> None:
-    """Raise `ValueError` unless `state` has that of an optimizer like `optimizer`.
+    """Raise `ValueError` unless `optimizer` can resume from `state`.
 
     `parameters` is {(index of a layer, "W" or "b"): its arrays of this name}.
     """
@@ -209,7 +209,7 @@ def check_optimizer_state(state: State, optimizer: Optimizer, parameters: Mappin
         )
     if found.kind != type(optimizer).__name__:
         raise ValueError(
-            f"{state.source} holds the state of {str(found.kind)[:LONGEST]}, the optimizer has "
+            f"{state.source} holds the state of {str(found.kind)[:LONGEST]}, the optimizer is "
             f"{type(optimizer).__name__}: make them equal"
         )
     if found.n_memories != optimizer.n_memories:

@@ -35,12 +35,12 @@ def check_tied_weights(layers: Sequence, indices: Sequence[int]) -> None:
         if not np.array_equal(layers[first].W, layers[index].W):
             raise ValueError(
                 f"layers {first} and {index} share tie={layers[index].tie!r}, but have different W: "
-                "give it to one of them before they are in a network, or to each of them there"
+                "assign W to one of them before they are in a network, or to each of them there"
             )
 
 
 def each_once(gradients: Iterable[tuple], ties: Mapping) -> list[tuple]:
-    """Return `gradients`, (dW, db) of each layer, with the dW of each of `ties` once.
+    """Return `gradients`, (dW, db) of each layer, with each dW of `ties` only once.
 
     >>> each_once([("dW", "db"), ("dW", None), ("other dW", None)], {"name": [0, 1]})
     [('dW', 'db'), (None, None), ('other dW', None)]
@@ -102,7 +102,7 @@ def program_of_ties(ties: Mapping, wires: Any, stages: Mapping) -> Callable | No
 def exchange_tied(
     ties: Mapping, placements: Iterable[Sequence[int]], stages: Mapping, device: int
 ) -> Generator:
-    """A program: sum dW of tied layers in each replica on the device of the first one.
+    """A program: in each replica, sum dW of tied layers on the first one's device.
 
     Args:
         ties: {name: its `Tied` layers, in order}.
@@ -171,7 +171,7 @@ def exchange_tied_shards(ties: Mapping, stages: Mapping, device: int) -> Generat
 
 
 def _in_common(tied, family, device):
-    """Return [(layer, device, entries of its shard that our shard has, too)]."""
+    """Return [(layer, device, range of entries)] that other shards share with ours."""
     _, own = tied.parts[device]
     found = []
     for other in family:

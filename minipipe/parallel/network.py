@@ -47,10 +47,9 @@ class Parallel(Network):
             replicas and M micro-batches.
         recompute: which forwards are recomputed before their backward. "never";
             "always", devices keep only each stage's input; "except_last", all but the
-            last micro-batch; "sqrt", always, but from an input for every sqrt(L) of a
-            stage's L layers, which become about sqrt(L) stages on its device;
-            "selective", only the attention weights P, inside B (or I), whose costs you
-            raise.
+            last micro-batch; "sqrt", always, but the L layers of a stage become about
+            sqrt(L) stages on its device, each of which keeps its input; "selective",
+            only the attention weights P, inside B (or I): raise its cost in `costs`.
         zero: the level of ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054), see
             `minipipe.order.with_zero`. 0: each of N devices with a replica of a stage
             updates all of it. 1: each updates its shard, 1/N of the parameters, and has
@@ -73,7 +72,7 @@ class Parallel(Network):
             of the shards, d of the replicas and p of the P devices of a replica has the
             number t + T (d + D p) with "tp-dp-pp", t + T (p + P d) with "tp-pp-dp".
         count_bytes: whether the trace has the bytes that devices hold, see
-            `Trace.peak_bytes`. Counting takes time. With a memory_limit it always has.
+            `Trace.peak_bytes`. Counting takes time. A memory_limit implies it.
         memory_limit: bytes per device, past which a run stops with `MemoryLimitError`.
             The bytes at the start and the end of each action count.
         seed: the seed of weights that are not given, see `Network`.
@@ -149,9 +148,9 @@ class Parallel(Network):
         # for each layer, its (stage, index there)
         self._place_of = [(s, index) for s, count in enumerate(counts) for index in range(count)]
         self._run: Any = None
-        self._optimizer: Optimizer | None = None  # of a run with updates
-        self._wires: Any = None  # of an order, for all its runs
-        self._layout: Any = None  # likewise
+        self._optimizer: Optimizer | None = None  # the user's, during a run with updates
+        self._wires: Any = None  # the `Wires` of the order, for all its runs
+        self._layout: Any = None  # the `Layout` of the order, for all its runs
         self._from_all_ranks: list[tuple] | None = None  # the gradients that ranks have broadcast
         self._memory: dict = {}  # optimizer state after the last step
         self._ranks = Ranks(self._options, self.schedule, self.layers, counts)
@@ -186,7 +185,7 @@ class Parallel(Network):
 
     @property
     def groups(self) -> dict[str, list]:
-        """{axis: its groups}; the devices of a group, in order, differ only in it.
+        """{axis: its groups}; devices of a group differ only in their place along it.
 
         The axes are "tp", the shards, "dp", the replicas, and "pp", the stages.
         """
@@ -220,9 +219,9 @@ class Parallel(Network):
         is_sharded = "S" in self.schedule.kinds or self._options.shards > 1
         if is_sharded and (why := optimizer.why_no_parts()):
             raise ValueError(
-                f"{type(optimizer).__name__} {why}, of which each device has a part "
-                f"where {self.schedule.name!r} updates them: use an order without U and zero=0, "
-                "or an optimizer that takes each number by itself, in its step"
+                f"{type(optimizer).__name__} {why}, but with {self.schedule.name!r}, each device updates "
+                "a part of a parameter: use an order without U and zero=0, or an optimizer whose step "
+                "updates each number by itself"
             )
 
     def check_fit(self, optimizer: Optimizer, clip: float | None = None) -> None:

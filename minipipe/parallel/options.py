@@ -1,4 +1,4 @@
-"""The options of a network, whose fields are checked, and the refused pairs of them."""
+"""The checked options of a network, and the pairs of options that it refuses."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -169,7 +169,7 @@ class Options:
             check_size(world(), n_devices)
 
     def places(self, n_devices: int) -> list[tuple]:
-        """Return (t, d, p) for each device: its shard, replica and place there.
+        """Return (t, d, p) of each device: its shard, replica and place in the replica.
 
         `n_devices` is the number of devices in the schedule of all replicas.
         """
@@ -179,7 +179,7 @@ class Options:
         return [tuple(place[slowest_first.index(axis)] for axis in AXES) for place in places]
 
     def ranks(self, n_devices: int) -> list[list[int]]:
-        """Return, for each shard, its device for each of the schedule's `n_devices`."""
+        """Return for each shard the list of its devices; `n_devices` as for `places`."""
         ranks: list[list[int]] = [[] for _ in range(self.shards)]
         for place, device in sorted((place, device) for device, place in enumerate(self.places(n_devices))):
             ranks[place[0]].append(device)
@@ -264,27 +264,27 @@ REFUSALS: tuple[tuple[str, Callable, Callable], ...] = (
     (
         "grain, sync_batch_norm",
         lambda o, s: o.sums.grain is not None and o.sums.sync_batch_norm,
-        lambda o, s: f"sync_batch_norm=True with grain={o.sums.grain}: the copies meet in each "
+        lambda o, s: f"sync_batch_norm=True with grain={o.sums.grain}: replicas exchange statistics in each "
         "micro-batch, not in each grain, so leave one of them out",
     ),
     (
         "replicas, sync_batch_norm",
         lambda o, s: o.sums.sync_batch_norm and not _has_equal_replicas(s.order, o.replicas),
         lambda o, s: f"sync_batch_norm=True with {o.microbatches} micro-batches over {o.replicas} "
-        f"replicas: the copies meet in each micro-batch, so use a multiple of {o.replicas}, and one "
-        "order for all copies",
+        f"replicas: they exchange statistics in each micro-batch, so use a multiple of {o.replicas}, and "
+        "one order for all replicas",
     ),
     (
         "copies, sync_batch_norm",
         lambda o, s: o.sums.sync_batch_norm and o.replicas == 1 and s.order.n_copies > 1,
-        lambda o, s: f"sync_batch_norm=True with the {s.order.n_copies} copies that the order of "
-        f"{s.order.name!r} has itself: only replicas are synchronised, so use these, or leave it out",
+        lambda o, s: f"sync_batch_norm=True with the {s.order.n_copies} copies of the network in "
+        f"{s.order.name!r}: it only synchronises `replicas`, so use that option, or leave it out",
     ),
     (
         "schedule, sync_batch_norm",
         lambda o, s: o.sums.sync_batch_norm and s.is_stream,
-        lambda o, s: f"sync_batch_norm=True with {s.order.name!r}, which has no flush: the statistics would "
-        "be of other weights, so leave it out",
+        lambda o, s: f"sync_batch_norm=True with {s.order.name!r}, which has no flush: statistics of "
+        "different weights would be mixed, so leave it out",
     ),
     (
         "zero, all_reduce",
@@ -304,19 +304,19 @@ REFUSALS: tuple[tuple[str, Callable, Callable], ...] = (
             len(s.order.holders(stage)) == 1 for stage in range(s.order.n_stages)
         ),
         lambda o, s: f"zero={o.zero} with {s.order.name!r}, in which some stages are on one device only: "
-        "these have nobody to share with, so leave zero out, or use as many copies of each",
+        "these have no replica to share with, so leave zero out, or use as many copies of each",
     ),
     (
         "schedule, ties",
         lambda o, s: s.ties and "U" in s.order.kinds and (s.is_stream or not _updates_at_the_end(s.order)),
         lambda o, s: f"tie={next(iter(s.ties))!r}: tied weights need a flush, which the order of "
-        f"{s.order.name!r} does not have on each device: put all its U behind all other actions",
+        f"{s.order.name!r} does not have on each device: put all its U after all other actions",
     ),
     (
         "schedule, zero",
         lambda o, s: o.zero and s.order.kinds & (MEETING | {"U"}),
-        lambda o, s: f"the order of {s.order.name!r} says itself what is summed or updated when: leave out "
-        "zero, or use an order without A, S, G and U",
+        lambda o, s: f"the order of {s.order.name!r} has its own sums or updates: leave out zero, or use an "
+        "order without A, S, G and U",
     ),
 )
 

@@ -204,7 +204,7 @@ def order_of_replicas(options: Options, n_batches: int | None = None) -> tuple[S
         elif n != 1:
             others = [name for name in names_having(flush=False) if _updates_after_several(name)]
             raise ValueError(
-                f"microbatches={n}: {name!r} makes an update after each, so use 1; or "
+                f"microbatches={n}: {name!r} makes an update after each micro-batch, so use 1; or "
                 f"{' or '.join(map(repr, others))}"
             )
     order = said.validate() if is_given else build(said, None, n, stages=K).validate()

@@ -106,7 +106,7 @@ TIED = [mp.Linear(2, 2, tie="W"), mp.Linear(2, 2, tie="W")]
 
 
 @pytest.mark.parametrize("make, words", [
-    (lambda: pipeline("pipedream", 4), "microbatches=4: 'pipedream' makes an update after each, so use 1"),
+    (lambda: pipeline("pipedream", 4), "microbatches=4: 'pipedream' makes an update after each micro-batch"),
     (lambda: pipeline("pipedream-2bw", 2), "per_update=2 micro-batches on 3 devices: use at least 3"),
     (lambda: pipeline("pipedream-2bw", 3).train(batches(2, m=2), mp.SGD(0.1)),
      "microbatches=3 exceeds the batch of m=2 samples: use at most 2"),
@@ -215,7 +215,7 @@ def first_weights(schedule):
      "applies micro-batches [1] in update 0 of stage 0, but mini-batch 0 is [0, 1]: "
      "put one U after the last backward of each"),
 ])
-def test_schedules_of_ones_own_are_checked_before_anything_runs(schedule, n, words):
+def test_custom_schedules_are_checked_before_anything_runs(schedule, n, words):
     with pytest.raises(ValueError) as error:
         pipeline(schedule, n).train(batches(2, m=4), mp.SGD(0.1))
     assert words in str(error.value)

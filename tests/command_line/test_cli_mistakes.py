@@ -25,7 +25,7 @@ REFUSED = [
     ("-D 0", "--replicas=0 must be at least 1"), ("-K 0", "--devices=0 must be at least 1"),
     ("--learning-rate 0", "learning_rate=0 must be above 0"),
     ("--epochs 0", "--epochs=0 must be at least 1"),
-    ("--schedule pipedream -M 8", "'pipedream' makes an update after each, so use 1"),
+    ("--schedule pipedream -M 8", "'pipedream' makes an update after each micro-batch, so use 1"),
     ("--output t.xyz", "its name must end in one of"), ("--output .", "it is a folder"),
     ("--engine threads --schedule pipedream", "'pipedream' goes on without an end of one: use a schedule"),
     ("show --latency inf", "latency=inf must be finite"),
@@ -193,7 +193,7 @@ def test_help_has_examples_that_are_read(capsys):
     assert run(capsys, "version") == run(capsys, "--version") == (0, f"minipipe {mp.__version__}\n", "")
 
 
-def test_help_and_version_import_no_room():
+def test_help_and_version_import_no_subpackage():
     """In 0.15 s of CPU time, of which Python needs some; a slow computer may take three times as long."""
     for words in ("--help", "--version", "show --help", "timeline"):
         program = f"""
@@ -238,7 +238,7 @@ def test_a_reader_that_has_had_enough_ends_it_quietly():
     assert done.stdout.startswith("4 devices") and done.stderr == ""
 
 
-def test_a_wrong_backend_of_matplotlib_is_a_sentence(tmp_path):
+def test_a_wrong_matplotlib_backend_raises_a_readable_error(tmp_path):
     """matplotlib reads the variable when it is imported, so in a process of its own."""
     env = os.environ | {"MPLBACKEND": "nonsense", "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(

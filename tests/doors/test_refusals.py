@@ -116,7 +116,7 @@ REFUSED = [  # (call, words of the sentence)
 ]
 
 
-def test_impossible_arguments_are_refused_in_a_sentence():
+def test_impossible_arguments_raise_a_readable_error():
     assert_refused(REFUSED)
 
 
@@ -260,20 +260,20 @@ BROKEN = {  # name of a rule -> (a call that breaks it, words of its sentence)
     ),
     "grain, sync_batch_norm": (
         lambda: parallel(COPIES, sums=mp.Sums(grain=2, sync_batch_norm=True)),
-        "sync_batch_norm=True with grain=2: the copies meet in each micro-batch, not in each grain",
+        "sync_batch_norm=True with grain=2: replicas exchange statistics in each micro-batch, not in each",
     ),
     "replicas, sync_batch_norm": (
         lambda: parallel(dict(replicas=2, microbatches=3), sums=SYNC),
-        "sync_batch_norm=True with 3 micro-batches over 2 replicas: the copies meet in each micro-batch, so "
-        "use a multiple of 2",
+        "sync_batch_norm=True with 3 micro-batches over 2 replicas: they exchange statistics in each "
+        "micro-batch, so use a multiple of 2",
     ),
     "copies, sync_batch_norm": (
         lambda: parallel(dict(microbatches=4), data_parallel(2, 4), sums=SYNC),
-        "sync_batch_norm=True with the 2 copies that the order of 'data-parallel' has itself: only replicas",
+        "sync_batch_norm=True with the 2 copies of the network in 'data-parallel': it only synchronises",
     ),
     "schedule, sync_batch_norm": (
         lambda: parallel(STAGES, "pipedream", sums=SYNC),
-        "sync_batch_norm=True with 'pipedream', which has no flush: the statistics would be of other weights",
+        "sync_batch_norm=True with 'pipedream', which has no flush: statistics of different weights",
     ),
     "zero, all_reduce": (
         lambda: parallel(COPIES, zero=1, sums=mp.Sums(all_reduce="ring")),
@@ -294,7 +294,7 @@ BROKEN = {  # name of a rule -> (a call that breaks it, words of its sentence)
     ),
     "schedule, zero": (
         lambda: parallel(STAGES, "pipedream", zero=1),
-        "the order of 'pipedream' says itself what is summed or updated when: leave out zero",
+        "the order of 'pipedream' has its own sums or updates: leave out zero",
     ),
 }
 
@@ -313,7 +313,7 @@ def test_copies_that_are_no_replicas_are_refused():
     two_stages = dict(replicas=2, stages=2, microbatches=4)
     assert_refused([
         (lambda: parallel(dict(replicas=2, microbatches=4), other, sums=SYNC),
-         "one order for all copies"),
+         "one order for all replicas"),
         (lambda: parallel(two_stages, FIRST_STAGE_TWICE),
          "2 copies of the network on 3 devices, which are not 2 replicas"),
     ])

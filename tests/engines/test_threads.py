@@ -142,7 +142,7 @@ def test_all_views_of_a_measured_run_are_in_seconds():
     data = re.search(r'<script id="data" type="application/json">(.*)</script>', page)[1]
     shown = json.loads(data)
     assert shown["unit"] == "second" and "tick" not in data.replace('"ticks":[[', "")
-    assert f"over {trace.makespan:.6g} seconds" in page and "idle ticks" not in page
+    assert f"<dd>{trace.makespan:.6g} seconds</dd>" in page and "idle ticks" not in page
     chrome = trace.to_chrome_trace()
     assert chrome["otherData"]["second"] == "1 s"
     ends = [event["ts"] + event["dur"] for event in chrome["traceEvents"] if event["ph"] == "X"]

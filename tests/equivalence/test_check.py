@@ -327,7 +327,7 @@ def test_every_schedule_keeps_all(name):
             assert re.fullmatch(counted, line.why), line.why
 
 
-def test_a_schedule_of_ones_own_keeps_all():
+def test_a_custom_schedule_keeps_all_guarantees():
     report = mp.check(mp.Schedule.from_text(["F0 F1 B0 B1", "F0 B0 F1 B1"]))
     assert report, report
     assert "no closed form is known" in line_of(report, "ticks").why
@@ -407,7 +407,7 @@ REFUSED = [  # (arguments, a piece of the sentence)
     ((LAYER, "abc"), "shape='abc' must be a tuple"),
     ((LAYER, (0,)), "shape[0]=0 must be at least 1"),
     ((LAYER, (10**9,)), "1,000,000,000 numbers in a sample, more than 10,000"),
-    (([LAYER, mp.ReLU()], (3,)), "Of a network, check each layer"),
+    (([LAYER, mp.ReLU()], (3,)), "For a network, check each layer"),
     ((mp.Linear, (3,)), "must be a layer, a loss or an optimizer: pass an object"),
     ((MSE,), "shape is missing: pass that of one sample"),
     ((np.ones(3), (3,)), "must be a layer"),
@@ -416,7 +416,7 @@ REFUSED = [  # (arguments, a piece of the sentence)
 
 
 @pytest.mark.parametrize("arguments, sentence", [pytest.param(*row, id=row[1][:40]) for row in REFUSED])
-def test_wrong_calls_are_refused_at_the_door(arguments, sentence):
+def test_wrong_calls_raise_errors_before_any_work(arguments, sentence):
     with pytest.raises(ValueError, match=re.escape(sentence)):
         mp.check(*arguments)
 

@@ -193,7 +193,7 @@ def test_tied_layers_start_from_one_W(first, second):
     ([mp.Linear(2, 3, tie="a"), mp.Linear(3, 2, tie="a")],
      r"layers \[0, 1\] share tie='a', but their W have shapes \[\(3, 2\), \(2, 3\)\]"),
     ([mp.Linear(1, 1, W=[[1]], tie="a"), mp.ReLU(), mp.Linear(1, 1, W=[[2]], tie="a")],
-     r"layers 0 and 2 share tie='a', but have different W: give it to one of them"),
+     r"layers 0 and 2 share tie='a', but have different W: assign W to one of them"),
 ])
 def test_names_that_do_not_fit_are_refused_before_anything_runs(layers, message):
     for make in (lambda: mp.Sequential(layers, None), lambda: mp.Pipeline(layers, LOSS, 1, 1)):

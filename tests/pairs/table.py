@@ -47,8 +47,8 @@ NEVER = re.compile("|".join([  # words of the sentences for pairs that no rebuil
     "a multiple of", "even number of", "stages on each device", "too few", "each copy needs at least one",
     "rational numbers cannot be written", "threads know seconds", "selective recomputation is for",
     "updates weights under way", "owns a part of the sum", "LA.* with weights_only", "need a flush",
-    "to keep its bits", "over . shards", "makes an update after each", "the copies meet", "per_update=",
-    "in training got", "nobody to share",
+    "to keep its bits", "over . shards", "makes an update after each", "exchange statistics", "per_update=",
+    "in training got", "no replica to share",
 ]))
 HEAD = """# Every pair of options
 

@@ -329,7 +329,7 @@ def test_a_comparison_has_one_time_axis_titles_and_one_legend():
     )
     title = plots.compare({"fractions": fractions}, arrows=True).axes[0].get_title("left")
     assert title.startswith("fractions: 3.66667 ticks")
-    with pytest.raises(ValueError, match="nothing has been computed"):
+    with pytest.raises(ValueError, match="no device has computed for any time"):
         plots.compare({"empty": mp.cluster.Cluster([]).trace})
 
 

@@ -175,7 +175,7 @@ def test_an_all_reduce_overlaps_with_backwards_of_lower_stages():
 def test_an_update_of_tied_layers_before_their_sum_is_refused():
     layers = [mp.Linear(2, 2, tie="W"), mp.Tanh(), mp.Linear(2, 2, tie="W")]
     early = Schedule.from_text(["0F0 1F0 2F0 2B0 2U0 1B0 1U0 0B0 0U0"])
-    with pytest.raises(ValueError, match="put all its U behind all other actions"):
+    with pytest.raises(ValueError, match="put all its U after all other actions"):
         mp.Pipeline(layers, LOSS, 3, 1, schedule=early)
 
 

@@ -234,7 +234,7 @@ def test_optimizers_that_cannot_update_a_shard_are_refused():
     replaced = mp.SGD(0.1)
     replaced.update = lambda layers, gradients: None
     for zero, optimizer, words in [
-        (1, mp.LARS(0.1), "LARS looks at whole parameters, of which each device has a part"),
+        (1, mp.LARS(0.1), "LARS looks at whole parameters, but with"),
         (2, mp.LAMB(0.1), "LAMB looks at whole parameters"),
         (3, OwnUpdate(0.1), "OwnUpdate has an update of its own, for whole layers"),
         (1, replaced, "SGD has an update of its own, for whole layers"),

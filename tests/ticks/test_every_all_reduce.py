@@ -343,8 +343,8 @@ def test_the_others_take_the_ticks_of_their_formulas(ranks):
     (lambda: run(all_reduce, [np.ones(1)], "rings"), "algorithm='rings' must be one of 'naive', 'tree'"),
     (lambda: run(reduce_scatter, [[np.ones(1)]] * 2), "1 parts for 2 ranks"),
     (lambda: run(all_to_all, [[1, 2, 3]] * 2), "3 values for 2 ranks"),
-    (lambda: run(all_reduce, [range(3)] * 2), r"range\(0, 3\) is neither a number nor an array of some"),
+    (lambda: run(all_reduce, [range(3)] * 2), r"range\(0, 3\) is neither a number nor an array of numbers"),
 ])
-def test_bad_input_gets_a_sentence(call, words):
+def test_bad_input_raises_an_error_with_a_remedy(call, words):
     with pytest.raises(ValueError, match=words):
         call()

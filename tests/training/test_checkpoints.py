@@ -224,7 +224,7 @@ EDITS = [
     (changed_count(["Linear(6, 8)" + 10**6 * " "] + 10 * [None], "layers"),
      r"^.{1,300} as layer 0, the network has Linear\(6, 8\): make them equal"),
     (changed_count(None, "counts"), "is damaged"),
-    (changed_count(10**6 * "9", "optimizer", "class"), "^.{1,300} the optimizer has Adam: make them equal"),
+    (changed_count(10**6 * "9", "optimizer", "class"), "^.{1,300} the optimizer is Adam: make them equal"),
 ]
 
 
@@ -248,8 +248,8 @@ def test_an_edited_file_is_refused(edit, words, is_anew, tmp_path):
      r"holds Linear\(8, 4\) as layer 10, the network has"),
     (LAYERS, np.float64, mp.Adam(0.01),
      r"holds float32 of shape \(8, 6\) for 0/W, the network has float64 "),
-    (LAYERS, np.float32, mp.SGD(0.1), "holds the state of Adam, the optimizer has SGD: make them equal"),
-    (LAYERS, np.float32, mp.AdamW(0.1), "holds the state of Adam, the optimizer has AdamW"),
+    (LAYERS, np.float32, mp.SGD(0.1), "holds the state of Adam, the optimizer is SGD: make them equal"),
+    (LAYERS, np.float32, mp.AdamW(0.1), "holds the state of Adam, the optimizer is AdamW"),
 ])
 def test_another_network_or_optimizer_is_refused(layers, dtype, optimizer, words, tmp_path):
     path = tmp_path / "net.npz"
@@ -466,7 +466,7 @@ def test_rounds_go_on_from_a_network_that_knows_of_none():
     (lambda net: net.resume({"arrays": 1}), "is not a State: pass what net.state"),
     (lambda net: net.resume(mp.Sequential(SMALL[:1], LOSS).state()), "holds 1 layers, the network has 6"),
     (lambda net: net.resume(net.state(), mp.Adam()), "was saved without an optimizer"),
-    (lambda net: net.resume(net.state(mp.SGD(0.1)), mp.Adam()), "the state of SGD, the optimizer has Adam"),
+    (lambda net: net.resume(net.state(mp.SGD(0.1)), mp.Adam()), "the state of SGD, the optimizer is Adam"),
     (lambda net: net.state(mp.Adam), "pass an object, such as SGD"),
 ])
 def test_what_does_not_fit_moves_nothing(change, words):

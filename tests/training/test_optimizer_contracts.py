@@ -369,7 +369,7 @@ class Shift(RootMeanSquare):
 
 
 @pytest.mark.parametrize("weights_only", [True, False])
-def test_a_layer_of_ones_own_says_what_decays_where_weights_only(weights_only):
+def test_decays_of_a_custom_layer_apply_if_weights_only(weights_only):
     layers, zeros = [RootMeanSquare(), Shift()], np.zeros((2, 1))
     mp.SGD(0.5, weight_decay=0.5, weights_only=weights_only).update(layers, [(zeros, zeros)] * 2)
     moved = [not np.array_equal(array, np.ones((2, 1))) for layer in layers for array in (layer.W, layer.b)]
@@ -389,7 +389,7 @@ class Average(mp.optimizers.Optimizer):
         return u, u
 
 
-def test_a_step_of_ones_own_may_be_what_is_remembered():
+def test_a_custom_optimizer_may_return_its_state_as_the_step():
     """A new parameter that were written into the step would stand in the memory, too: W = 1 - 1 - 3/2."""
     optimizer = Average()
     assert after(optimizer, [[1]], [[1]], [[1]])[0] == [-Rational(3, 2)]
@@ -416,10 +416,10 @@ def assigned(W):
     (lambda: mp.RMSProp(epsilon=0), "epsilon=0 must be above 0"),
     (lambda: mp.Adam(betas=(0.9, 1)), "beta2=1 must be at least 0 and below 1"),
     (lambda: mp.DataParallel([mp.Linear(1, 1)], mp.MeanSquaredError(), 2, zero=1).train(ONE, mp.LARS(1)),
-     r"LARS looks at whole parameters, of which each device has a part where 'data-parallel\+zero 1'"),
+     r"LARS looks at whole parameters, but with 'data-parallel\+zero 1', each device updates a part"),
     (lambda: mp.TensorParallel([mp.Linear(2, 2)], mp.MeanSquaredError(), 2, schedule="F0 B0 U0").train(
         ONE, mp.LAMB(1)),
-     "LAMB looks at whole parameters, of which each device has a part where 'custom'"),
+     "LAMB looks at whole parameters, but with 'custom', each device updates a part"),
 ])
 def test_what_optimizers_cannot_be_or_work_with_is_refused(make, words):
     with pytest.raises(ValueError, match=words):
