@@ -70,7 +70,7 @@ def check_traces(my, order="one_f_one_b"):
             assert mine.show(actions) == mp.simulate(build(ORDERS[order], K, M), mp.Costs(F=1, B=2)), (K, M)
 
 
-def test_every_door_of_the_package_takes_the_orders(my):
+def test_every_entry_point_takes_lists_of_actions(my):
     """The functions themselves, as the notebooks have them."""
     sizes = dict(devices=4, microbatches=8)
     found = mp.compare(my.gpipe, my.one_f_one_b, "zb-h1", **sizes)

@@ -327,7 +327,7 @@ def test_every_schedule_trains_with_the_default_sizes(capsys, tmp_path, monkeypa
     assert (f"No proof: {name} updates weights while" in out) != has_flush
 
 
-def test_a_schedule_of_ones_own_trains(capsys, tmp_path, mine):
+def test_a_custom_schedule_trains(capsys, tmp_path, mine):
     status, out, _ = run(capsys, f"--schedule {mine}:tuples --epochs 1 -K 2 --output {tmp_path / 'run.png'}")
     assert status == 0 and "By the schedule tuples:" in out and "of one device are equal (==)" in out
 

@@ -222,7 +222,7 @@ def test_a_rational_cost_beyond_all_floats_stops_the_training():
     assert (net.layers[0].W == W).all()
 
 
-def test_out_of_memory_is_one_sentence_on_the_command_line(capsys, monkeypatch):
+def test_out_of_memory_is_a_one_line_error_on_the_command_line(capsys, monkeypatch):
     def fails(options):
         raise MemoryError
 

@@ -116,7 +116,7 @@ def test_the_layers_of_a_layer_are_taken_over_too(make):
         train(net)
 
 
-def test_an_assignment_counts_in_step_predict_and_state_too():
+def test_assigned_parameters_are_used_in_step_predict_and_state():
     nets = [mp.Sequential([mp.Linear(3, 3, W=W, b=B)], LOSS) for _ in range(2)]
     for net, number in zip(nets, (float, int)):
         net.forward_backward(X, Y)

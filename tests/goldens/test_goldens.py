@@ -29,17 +29,17 @@ def one_in(n, kind):
 
 
 @pytest.mark.parametrize("cases", one_in(6, "traces"))
-def test_schedules_have_the_ticks_messages_reasons_and_bytes(cases):
+def test_schedules_keep_their_recorded_ticks_messages_reasons_and_bytes(cases):
     assert_as_recorded("traces", cases)
 
 
 @pytest.mark.parametrize("cases", one_in(24, "runs"))
-def test_trainings_have_the_ticks_messages_reasons_and_bytes(cases):
+def test_trainings_keep_their_recorded_ticks_messages_reasons_and_bytes(cases):
     assert_as_recorded("runs", cases)
 
 
 @pytest.mark.parametrize("cases", one_in(6, "texts"))
-def test_explanations_pages_and_commands_say_what_they_did(cases):
+def test_explanations_pages_and_commands_keep_their_recorded_texts(cases):
     assert_as_recorded("texts", cases)
 
 

@@ -108,7 +108,7 @@ def modules():
     return {name.removesuffix(".__init__"): path for name, path in paths.items()}
 
 
-def test_the_front_door_defines_nothing():
+def test_the_top_level_package_defines_no_public_name():
     tree = ast.parse((HOUSE / "__init__.py").read_text(encoding="utf-8"))
     defined = {node.name for node in tree.body if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     assert not [name for name in defined if name[0] != "_"]
@@ -117,7 +117,7 @@ def test_the_front_door_defines_nothing():
     assert {*dir(mp)} == {*mp.__all__, "__version__"}
 
 
-def test_the_front_door_lists_few_names_and_reaches_every_module():
+def test_the_top_level_package_lists_few_names_and_reaches_every_module():
     """Also a module that it does not list, and names of modules that are not handed on."""
     assert len(mp.__all__) <= 85
     found = {path.stem if path.suffix else path.name for path in HOUSE.iterdir() if path.name[0] not in "_."}
@@ -174,7 +174,7 @@ def test_the_package_does_without_the_teaching_material():
         assert not taught & {name.split(".")[0] for name in imported(path)}, path
 
 
-def test_exercises_enter_the_package_by_a_front_door():
+def test_exercises_import_from_public_packages():
     """By that of the package or of a room. Only `mine` goes inside: it records a run of another clock."""
     for path in EXERCISES:
         for name in imported(path):

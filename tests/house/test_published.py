@@ -128,7 +128,7 @@ def extras():
     return re.findall(r"^(\w+) = ", section, re.MULTILINE)
 
 
-def test_the_workflow_has_no_commands_of_its_own():
+def test_the_workflow_runs_only_the_documented_commands():
     """Linux runs what `.ci/run` does, the others the tests of the README's command."""
     steps = re.findall(r"- run: (.*)", text_of(".github/workflows/test.yml"))
     install, tests = 'pip install --editable ".[test]"', f"python -m {TESTS}"

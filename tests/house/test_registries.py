@@ -38,7 +38,7 @@ def classes_below(base):
 
 
 @every_room
-def test_every_class_of_the_room_is_registered_or_a_base(registry, base):
+def test_every_class_of_the_package_is_registered_or_a_base(registry, base):
     for kind in classes_below(base):
         in_room = kind.__module__.startswith(f"{registry.room}.") and kind.__module__ != BETWEEN
         if in_room and kind.__name__ not in FORMS:
@@ -47,7 +47,7 @@ def test_every_class_of_the_room_is_registered_or_a_base(registry, base):
 
 
 @every_room
-def test_the_package_hands_on_every_entry_of_the_room(registry, base):
+def test_the_package_exports_every_entry_of_the_registry(registry, base):
     for name, kind in registry.items():
         if kind.__module__.startswith(f"{registry.room}."):
             assert name in mp.__all__ and getattr(mp, name) is kind
@@ -94,7 +94,7 @@ def test_two_entries_of_one_name_are_refused_with_both_places():
     assert registry["Same"] is again
 
 
-def test_the_files_of_a_room_are_found(tmp_path, monkeypatch):
+def test_the_files_of_a_package_are_found(tmp_path, monkeypatch):
     """A file beside the others is all that a new entry needs."""
     room = tmp_path / "found_room"
     room.mkdir()
@@ -150,7 +150,7 @@ FOUND = {
 }
 
 
-def test_there_is_a_recipe_for_each_room_that_is_found():
+def test_there_is_a_recipe_for_each_package_that_is_found():
     assert sorted(FOUND) == ["collectives", "layers", "losses", "optimizers", "schedules"]
     for path, text, command in FOUND.values():
         assert not (HOUSE / path).exists(), f"{path} is in the package already: take another example"

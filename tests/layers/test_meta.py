@@ -159,7 +159,7 @@ class Own(mp.Layer):
         return None, None
 
 
-def test_layers_of_ones_own_are_counted_or_named():
+def test_custom_layers_are_counted_or_named():
     """A W drawn with a size by name, views, and what is written into an array of its own; or a TypeError."""
     def forward(A):
         Z = np.zeros_like(A)

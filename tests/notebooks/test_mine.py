@@ -42,7 +42,7 @@ def test_each_mistake_is_named(part):
 
 
 @EACH
-def test_junk_gets_a_sentence(part):
+def test_junk_raises_a_readable_error(part):
     """Functions and classes that return nothing, raise, or return something else."""
     head = f"def {part.name}(*a, **k):"
     if part.name[0].isupper():

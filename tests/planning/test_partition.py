@@ -298,7 +298,7 @@ def test_networks_and_planning_cut_alike(cut, counts):
     (lambda: plots.cut([1, 2, 3], [1, 1]), "counts=[1, 1] adds up to 2 for 3 costs"),
     (lambda: plots.cut([], []), "costs is an empty list: give it at least one"),
 ])
-def test_bad_input_gets_a_sentence_with_the_numbers_and_a_remedy(call, words):
+def test_bad_input_raises_an_error_with_the_numbers_and_a_remedy(call, words):
     with pytest.raises(ValueError) as error:
         call()
     assert words in str(error.value)

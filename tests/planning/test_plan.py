@@ -433,7 +433,7 @@ REFUSED = [  # what is asked, and what the sentence says
 ]
 
 
-def test_hostile_arguments_and_configs_are_refused_in_a_sentence(tmp_path):
+def test_hostile_arguments_and_configs_raise_one_readable_error(tmp_path):
     path = tmp_path / "config.json"
     for text, words in HOSTILE:
         path.write_text(text)

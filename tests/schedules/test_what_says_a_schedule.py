@@ -85,7 +85,7 @@ DOORS = {  # name -> function of what says a schedule
 
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("says", SAYS)
-def test_every_door_takes_it(says, door, tmp_path):
+def test_every_entry_point_takes_every_kind_of_schedule(says, door, tmp_path):
     assert DOORS[door](SAYS[says][0](tmp_path)) == DOORS[door](GPIPE)
 
 
@@ -98,7 +98,7 @@ def test_it_has_a_name_and_plain_numbers(says, tmp_path):
     assert {type(number) for _, part, _ in schedule.walk() for number in part[1:]} == {int}
 
 
-def test_numbers_of_numpy_become_pythons_where_a_schedule_is_made():
+def test_a_schedule_converts_numpy_numbers_to_python_numbers():
     orders = [[Action(kind, np.int64(0), i) for kind in "FB" for i in np.arange(2)]]
     of_numpy = np.int64(1), np.int64(2), "mine", np.array([0, 0]), np.array([[0, 0]])
     made = [getattr(Schedule(orders, *of_numpy), field.name) for field in fields(Schedule)]
@@ -196,7 +196,7 @@ WRONG = [
 
 @pytest.mark.parametrize("door", ["build", "compare", "simulate"])
 @pytest.mark.parametrize("what, words", WRONG)
-def test_what_is_not_a_schedule_is_refused_in_a_sentence(what, words, door):
+def test_values_that_are_not_schedules_raise_a_readable_error(what, words, door):
     with pytest.raises(ValueError, match=re.escape(words)):
         DOORS[door](what)
 

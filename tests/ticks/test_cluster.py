@@ -332,7 +332,7 @@ def two_lanes(*sources):
     (lambda: Cluster([tell()], holdings=[]), "holdings has 0 functions for 1 devices"),
     (lambda: Cluster([tell()], memory_limit=1), "memory_limit needs holdings"),
 ])
-def test_what_makes_no_sense_is_told_in_a_sentence(make, words):
+def test_senseless_arguments_raise_readable_errors(make, words):
     with pytest.raises((ValueError, TypeError)) as error:
         make()
     assert words in str(error.value)

@@ -161,7 +161,7 @@ DIVIDED = {
 
 
 @pytest.mark.parametrize("name", DIVIDED)
-def test_a_rate_that_is_changed_between_two_runs_counts(name):
+def test_a_learning_rate_changed_between_two_runs_is_used(name):
     """In fractions, with momentum, whose memory lies in the stages and servers."""
     half = Rational(1, 2)
     optimizer, plain = mp.SGD(half, momentum=half), mp.SGD(half, momentum=half)
