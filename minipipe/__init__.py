@@ -33,8 +33,8 @@ from importlib.util import find_spec
 __version__ = "0.2.0"
 
 _MODULES = ["cluster", "datasets", "exact", "models", "order", "plots", "schedules", "verification"]
-_REGISTRIES = ["layers", "losses", "optimizers"]  # modules whose classes are handed on, but no functions
-_PLACES = {  # module -> the names that are handed on from there
+_REGISTRIES = ["layers", "losses", "optimizers"]  # packages whose classes are exported, not functions
+_PLACES = {  # module -> the names in it that are exported
     "arrays": ["accuracy", "one_hot"],
     "checkpoints": ["load", "save"],
     "comparison": ["compare"],
@@ -54,7 +54,7 @@ _HOMES = {name: place for place, names in _PLACES.items() for name in names}
 
 
 def __getattr__(name):
-    """Import what is asked for (PEP 562), and keep it."""
+    """Import the object `name` at its first use, and keep it (PEP 562)."""
     if name == "__all__":
         listed = [_classes(import_module(f"{__name__}.{room}")) for room in _REGISTRIES]
         value = sorted({*_MODULES, *_HOMES, *sum(listed, [])})

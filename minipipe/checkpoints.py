@@ -24,9 +24,9 @@ from .state import OptimizerState, State, uninterrupted
 if TYPE_CHECKING:
     from .optimizers.optimizer import Optimizer
 
-ABOUT = "minipipe"  # the array that holds the checkpoint's text
-OPTIMIZER = "optimizer"  # the name of the optimizer's state in the text and the arrays
-FORMAT = 4  # the version of the text; files with another number are refused
+ABOUT = "minipipe"  # the array with the text
+OPTIMIZER = "optimizer"  # the name of the optimizer state in the text and the arrays
+FORMAT = 4  # the version of the text; files with another one are refused
 
 
 def save(path: str | Path, model: Network, optimizer: Optimizer | None = None) -> None:

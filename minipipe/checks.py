@@ -181,7 +181,7 @@ def write_whole(path: Path, write: Callable[[Path], object]) -> None:
     except BaseException as error:
         beside.unlink(missing_ok=True)
         if isinstance(error, OSError) and error.errno is not None:
-            raise OSError(error.errno, error.strerror, str(path)) from None  # of the file that the user named
+            raise OSError(error.errno, error.strerror, str(path)) from None  # with the user's path
         raise
 
 

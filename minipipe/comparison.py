@@ -24,7 +24,7 @@ COLUMNS = (  # (head, width, function of a trace) of each column after the name
     ("peak", 7, lambda trace: str(max(peak_microbatches(trace)))),
     ("messages", 10, lambda trace: str(len(trace.messages))),
 )
-PARAMETERS = "parameters", 12, lambda trace: f"x {times_parameters(trace)}"  # unless all have x 1
+PARAMETERS = "parameters", 12, lambda trace: f"x {times_parameters(trace)}"  # left out if all have x 1
 NOTES = (
     "idle: the share of all devices' time, the bubble; `show --explain` prints four definitions of it.\n"
     "peak: the most micro-batches that a device keeps at once."

@@ -138,7 +138,7 @@ def without_samples(shape: Shape) -> Shape:
 
 
 def _count(shapes):
-    """Return the number of entries of arrays with these nested shapes; None is none."""
+    """Return the number of entries of arrays with these nested shapes; None has 0."""
     if not shapes:
         return 0
     return math.prod(map(int, shapes)) if _is_plain(shapes) else sum(map(_count, shapes))

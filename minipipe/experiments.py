@@ -35,7 +35,7 @@ from .training import fit
 # Source: McCandlish, Kaplan, Amodei 2018, arXiv 1812.06162, appendix A.
 
 class Noise(NamedTuple):
-    """`square` is |G|^2, for the gradient of all samples; `trace` is tr(S), the variance of one sample's."""
+    """`square` is |G|^2, of the gradient of all samples; `trace` is tr(S), see above."""
 
     square: Number
     trace: Number

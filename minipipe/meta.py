@@ -227,7 +227,7 @@ def _concatenate(arrays, axis=0):
 
 
 def _along(shape, axis, *lengths):
-    """Return `shape` with `lengths` in place of one axis, which may be negative."""
+    """Return `shape` with `lengths` in place of the one at `axis`, perhaps below 0."""
     axis = range(len(shape))[axis]
     return *shape[:axis], *lengths, *shape[axis + 1:]
 

@@ -198,8 +198,8 @@ class Network:
             batches: a list of (X, Y), as for `forward_backward`.
             optimizer, clip: as for `step`.
 
-        Raises `ValueError` before any update if one of them is not such a pair, and in
-        turn for a wrong number of rows. Raises `FloatingPointError` if anything
+        Raises `ValueError` before any update if a batch is not such a pair, and at its
+        turn if it has a wrong number of rows. Raises `FloatingPointError` if anything
         overflows; the parameters are then those of the update before.
         """
         self.check_training(optimizer, clip)
@@ -280,8 +280,8 @@ class Network:
 
         Args:
             state: of a network with the same layers, split in any way.
-            optimizer: of the class that the state was taken with. It gets its state and
-                learning rate, and keeps its other options. None: only the network
+            optimizer: an optimizer of the class in the state. It gets the saved state
+                and learning rate, and keeps its other options. None: only the network
                 resumes.
 
         Raises `ValueError` for the state of another network or optimizer; then nothing
@@ -437,7 +437,7 @@ class Sequential(Network):
 def check_finite_run(loss: Loss, J: Number, layers: Sequence[Layer], gradients: Sequence[tuple]) -> None:
     """Raise `FloatingPointError` unless J and all `gradients` are finite.
 
-    The error names the `loss` or the one of `layers` that they are of.
+    The error names the `loss`, or the one of `layers` whose gradient is not finite.
     """
     check_finite_cost(loss, J)
     for layer, pair in zip(layers, gradients, strict=True):

@@ -96,7 +96,7 @@ class Registry(dict):
 
 
 def _place(entry):
-    """Return where an entry is defined; the same if a cell runs again."""
+    """Return where an entry is defined: equal for a notebook cell that runs again."""
     return entry.__module__, entry.__qualname__
 
 

@@ -39,10 +39,10 @@ class TreeSum:
         self.pending: dict[Any, Any] = {}  # (level, place) -> partial sum
 
     def add(self, place: int, term: Any, level: int = 0) -> None:
-        """Add term number `place`; with a `level`, the partial sum `place` there.
+        """Add term number `place`, or partial sum number `place` of a `level`.
 
-        It is added to its partner, the sum to its own partner, and so on, as long as
-        these are pending. No term may be added twice.
+        It is added to its partner, their sum to the partner of that, and so on, as long
+        as the partners are pending. No term may be added twice.
         """
         pending, last = self.pending, (self.n - 1) >> level  # the last place at this level
         is_ours = False  # a term may be the caller's array, but the sum of two is a new one

@@ -138,7 +138,7 @@ def _plan(model, data, optimizer, epochs, batch_size, learning_rate, first_epoch
         raise ValueError(
             f"epoch {first} was interrupted after {n_done} of {last.n_batches} mini-batches of {last.m} "
             f"samples with seed={last.seed}, but has {counts[0]} of {data.m} with seed={data.seed} now: use "
-            f"what it began with, or first_epoch={first} to begin it anew"
+            f"the same data, batch_size and seed, or begin it anew with first_epoch={first}"
         )
     rates = [[None] * n for n in counts]
     if learning_rate is not None:
@@ -169,7 +169,7 @@ def _checked_batches(model, m, batch_size):
 
 
 def _train_on(model, optimizer, clip, X, Y, rate, number):
-    """Make a step with learning rate `rate`, or None; return J times the samples."""
+    """Make a step; return J times the samples. rate: its learning rate, or None."""
     before, n_steps = optimizer.learning_rate, model.n_steps
     try:
         optimizer.in_fit = True  # so that the step counts as one of this pass

@@ -26,7 +26,7 @@ _line = _Line()
 @contextmanager
 def watched(wanted: bool = True) -> Iterator[None]:
     """Show progress in this block, if `wanted`, in a terminal or a notebook."""
-    before, stream = (_line.watched, _line.taken), sys.stderr  # which may be closed, or None
+    before, stream = (_line.watched, _line.taken), sys.stderr  # stderr may be closed, or None
     if wanted and stream is not None and not getattr(stream, "closed", False):
         of_notebook = type(stream).__module__.startswith("ipykernel.")
         _line.watched = _line.watched or of_notebook or stream.isatty()

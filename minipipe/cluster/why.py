@@ -90,8 +90,8 @@ def _in_charge(trace, idle):
 def _relay(waiting, idle, trace):
     """Return [`idle`, the wait that it depends on, the next one, ...].
 
-    Only waits that ended in the same tick are in the list. The last of them must be
-    explained first: each takes its obstacles from the one that follows.
+    All of these waits ended in the same tick. The last one must be explained first,
+    since the cause of each wait is found in the wait after it.
     """
     relay, lane = [], (idle.device, idle.lane)
     while (wait := waiting.pop((*lane, idle.end), None)) is not None:

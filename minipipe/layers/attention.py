@@ -189,7 +189,7 @@ class TransformerBlock(Chain):
         n_heads: heads of the attention.
         n_hidden: rows of W1 (n_hidden, d) and columns of W2 (d, n_hidden); None: 4 d.
         causal: whether a position sees only itself and the positions before it.
-        dropout: the probability with which an entry of what is added is 0.
+        dropout: the p of `Dropout` on what attention, and the two layers, add.
 
     With n_hidden = 4 d it has 12 d^2 + 13 d parameters. Sources: Vaswani et al. 2017,
     arXiv 1706.03762; with the normalisation before instead of after, Xiong et al. 2020,

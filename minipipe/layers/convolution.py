@@ -22,8 +22,8 @@ class Kernel(Layer):
         kernel_size: a whole number, or a tuple of one per spatial axis; so are stride,
             padding and dilation.
         stride: positions from one window to the next.
-        padding: zeros on both sides of an axis; "same" keeps the length at stride 1,
-            with an odd zero at the end.
+        padding: zeros on both sides of an axis; "same" keeps the length at stride 1; if
+            the number of zeros is odd, the end gets one more.
         dilation: positions from one entry of the kernel to the next.
         groups: output channel o sees only the in_channels / groups input channels of
             its own group.
@@ -37,7 +37,7 @@ class Kernel(Layer):
     product: Callable[..., np.ndarray]  # (W, A_prev, shape of Z) -> Z without b
     product_for_W: Callable[..., np.ndarray]  # (dZ, A_prev) -> dW
     shape_of_W: Callable[[], Shape]
-    output_lengths: Callable[[Shape], Shape]  # of the spatial axes of Z, from those of A_prev
+    output_lengths: Callable[[Shape], Shape]  # lengths of the spatial axes: those of A_prev -> those of Z
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: PerAxis, stride: PerAxis = 1,

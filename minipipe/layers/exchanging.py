@@ -6,7 +6,7 @@ one form into another, and its backward mirrors its forward:
 
     Copied     whole -> whole       forward: nothing        backward: all-reduce
     Summed     partial -> whole     forward: all-reduce     backward: nothing
-    Gathered   split -> whole       forward: all-gather     backward: its part of dZ
+    Gathered   split -> whole       forward: all-gather     backward: own part of dZ
 
 Copied and Summed are the f and g of Megatron-LM. By the chain rule, an A that T devices
 use has dA = the sum of the gradients through each of them, hence the all-reduce. After
@@ -68,7 +68,7 @@ class Summed(Exchanging):
 
 
 class Gathered(Exchanging):
-    """A = all devices' A_prev, one above the other. dA_prev = its part of dZ."""
+    """A = all devices' A_prev, one above the other. dA_prev = own part of dZ."""
 
     exchanges = True, False
 

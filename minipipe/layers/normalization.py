@@ -261,7 +261,7 @@ class Moments(NamedTuple):
 
 
 class SynchronisedBatchNorm(BatchNorm):
-    """A `BatchNorm` in which a row, over all replicas of the network, forms one group.
+    """A `BatchNorm` whose mean and variance are those of a row over all replicas.
 
     Args:
         layer: the `BatchNorm`; both objects share its attributes, parameters and
@@ -277,7 +277,7 @@ class SynchronisedBatchNorm(BatchNorm):
 
     dW and db are sums over the replica's own entries, added up later with the other
     gradients. `statistics` are those of the replica's own entries, so that each sample
-    counts once in the mini-batch. All replicas together need 2 entries in a row.
+    counts once in the mini-batch. A row needs 2 entries, over all replicas together.
     """
 
     __slots__ = ("_layer",)  # all other attributes are in the `__dict__` of the layer

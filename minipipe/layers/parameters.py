@@ -1,4 +1,4 @@
-"""The checks of W and b: those of a network's layers, and those assigned later."""
+"""Check W and b: when a network is made, and when a user assigns new ones."""
 
 import operator
 from collections.abc import Iterable, Mapping, Sequence

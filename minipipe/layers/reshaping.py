@@ -11,7 +11,7 @@ from .layer import LAYERS, Layer
 
 
 class Rearranged(Layer):
-    """The base of layers that only change the shape of A_prev, and of dZ back."""
+    """The base of layers that change only the shape of A_prev, and of dZ."""
 
     can_overflow = False
 

@@ -1,8 +1,8 @@
 """Forward and backward through consecutive layers, as networks and stages do it.
 
 Both are programs, that is generators. They yield an `Exchange` where a layer needs
-other devices, and are resumed with its result. Here alone the inputs and outputs of
-layers are made contiguous (`in_one_piece`).
+other devices, and are resumed with its result. No other module makes the inputs and
+outputs of layers contiguous (`in_one_piece`).
 """
 
 import math
@@ -140,7 +140,7 @@ def backward_program(
             dZ = dA, skips.pop(layer.fork)
         if layer.exchanges[1]:
             dA = in_one_piece((yield Exchange(layer, layer.backward_input(dZ), dZ)))
-        elif index > first or wants_dX or layer.weight_after_input:  # the last: it makes dW, too
+        elif index > first or wants_dX or layer.weight_after_input:  # the last trait: this call makes dW, too
             dA = in_one_piece(layer.backward_input(dZ))
         else:
             dA = None
@@ -197,7 +197,7 @@ def backward_through(layers: Sequence[Layer], dA: Tree, skips: dict, wants_dX: b
 
 
 def first_with_parameters(layers: Sequence[Layer]) -> int:
-    """Return the index of the first of `layers` with parameters, or their number."""
+    """Return the index of the first of `layers` with parameters, or their count."""
     for index, layer in enumerate(layers):
         if layer.has_parameters:
             return index

@@ -72,7 +72,7 @@ class Windows:
         return tuple(d * (k - 1) + 1 for k, d in zip(self.kernel_size, self.dilation))
 
     def reversed(self) -> Windows:
-        """Return the windows of a position: those that cover it, for stride 1.
+        """Return, for stride 1, `Windows` of the windows that cover each position.
 
         Position q is entry i of window q + padding - i * dilation, so i runs backwards.
         """
@@ -154,10 +154,10 @@ class Windows:
         return slice(start, stop), slice(y0 + start, y0 + stop)
 
     def inside(self, i: Sequence[int], lengths: Shape, box: Box) -> tuple:
-        """Return slices: (windows of `box` whose entry i lies inside, its positions).
+        """Return slices: (windows whose entry i lies in the array, positions of it).
 
-        `lengths` are those of the array's axes; windows are numbered from the first of
-        `box`.
+        The windows are those of `box`, numbered from its first; `lengths` are those of
+        the array's axes.
         """
         windows, positions = [], []
         axes = zip(lengths, box, self.stride, self.dilation, i, self.padding)
@@ -284,10 +284,11 @@ def convolve_transposed(
 
 
 def correlate(dZ: np.ndarray, A: np.ndarray, windows: Windows, groups: int) -> np.ndarray:
-    """Return dW = dZ columns^T, with flat kernels: the adjoint with respect to W.
+    """Return dW = dZ columns^T: the adjoint of `convolve` with respect to W.
 
-    It is computed as dW^T = columns dZ^T: the same sums, but BLAS need not transpose
-    the larger matrix. A, `windows` and `groups` are those of `convolve`.
+    Later kernel axes of dW are one axis. It is computed as dW^T = columns dZ^T: the
+    same sums, but BLAS need not transpose the larger matrix. A, `windows` and `groups`
+    are those of `convolve`.
     """
     if not row_by_row(windows, dZ.shape):
         return correlate(dZ[:, None], A[:, None], windows.as_one_row(), groups)

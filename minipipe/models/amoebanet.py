@@ -171,8 +171,8 @@ def amoebanet_d(L: int, D: int, n_classes: int = 1000, input_channels: int = 3) 
         L: a multiple of 3.
         D: a multiple of 8.
         n_classes: rows of the logits.
-        input_channels: of the images (input_channels, H, W, m), with H and W multiples
-            of 32.
+        input_channels: channels of the images (input_channels, H, W, m), where H and W
+            are multiples of 32.
 
         D / 4 channels       convolution 3 x 3 of stride 2, BatchNorm
         c = D / 2, then D    two reduction cells
@@ -182,7 +182,7 @@ def amoebanet_d(L: int, D: int, n_classes: int = 1000, input_channels: int = 3) 
         n_classes            mean over the positions, then Linear: logits (n_classes, m)
 
     The output of a normal cell has 4 c channels; that of a reduction cell 3 c, and half
-    of H and W. The input of a cell are the outputs of the two cells before it, see
+    of H and W. The inputs of a cell are the outputs of the two cells before it, see
     `Cell`. Average pooling includes the zeros around the image. The loss is
     `SoftmaxCrossEntropy`.
 
@@ -247,10 +247,10 @@ def convolution(n_prev: int, n: int, kernel_size: tuple[int, int] = (1, 1), stri
 
 
 def bottleneck(c: int, *kernels: tuple[int, int], stride: int = 1) -> Chain:
-    """Return convolutions of these `kernels` between c / 4 channels.
+    """Return convolutions with these `kernels` and `stride`, of c / 4 channels each.
 
-    The one before them leads from `c` channels to c / 4, the one after them back; both
-    are 1 x 1. `stride` is that of `kernels`.
+    A 1 x 1 convolution before them leads from `c` channels to c / 4; another one after
+    them leads back.
     """
     n = c // 4
     narrow = (convolution(n, n, kernel_size, stride) for kernel_size in kernels)

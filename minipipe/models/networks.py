@@ -42,13 +42,13 @@ def lenet5(
     input_shape: Sequence[int] = (1, 28, 28), n_classes: int = 10, kernel_size: int = 5,
     padding: Sequence[int] = (2, 0),
 ) -> list[Layer]:
-    """Return LeNet-5 as a list of layers, for images or columns of their numbers.
+    """Return LeNet-5 as a list of layers, for images or for columns of their pixels.
 
     Args:
         input_shape: (channels, H, W) of one image.
         n_classes: rows of the logits.
-        kernel_size: of both convolutions.
-        padding: of the convolutions, one number for each.
+        kernel_size: the kernel size of both convolutions.
+        padding: a pair, the padding of each convolution.
 
         6 channels        convolution, ReLU; average pooling halves H and W
         16 channels       convolution, ReLU; average pooling halves H and W again

@@ -31,8 +31,8 @@ class Optimizer(AsCode):
 
     First the weight decay, then W <- W - (the result of `step`):
 
-        coupled:    g <- g + weight_decay * W                  part of g, and averages
-        decoupled:  W <- W - learning_rate * weight_decay * W  on W alone
+        coupled:    g <- g + weight_decay * W                  in g, and in its averages
+        decoupled:  W <- W - learning_rate * weight_decay * W  in W alone
 
     Coupled decay is the gradient of the cost weight_decay/2 * ||W||^2; without momentum
     both are the same. Source: Loshchilov and Hutter 2017, arXiv 1711.05101.
@@ -67,7 +67,7 @@ class Optimizer(AsCode):
         """Return why a shard of a parameter cannot be updated, or None if it can."""
         if self.needs_whole_parameters:
             return "looks at whole parameters"
-        if getattr(self.update, "__func__", None) is not Optimizer.update:  # of the class, or of this object
+        if getattr(self.update, "__func__", None) is not Optimizer.update:  # the class or object overrides it
             return "has an update of its own, for whole layers"
         return None
 
@@ -133,7 +133,7 @@ class Optimizer(AsCode):
         return new, remembered
 
     def before_step(self, W: np.ndarray, g: np.ndarray) -> np.ndarray:
-        """Return the gradient for `step`, of W and its gradient g: coupled decay."""
+        """Return the gradient for `step`: g, plus weight_decay * W if it is coupled."""
         return g + self.weight_decay * W if self.weight_decay and not self.decoupled else g
 
     def after_step(self, W: np.ndarray, step: np.ndarray) -> tuple:
@@ -143,7 +143,7 @@ class Optimizer(AsCode):
         return W, step
 
     def count_step(self, network: str) -> None:
-        """Record a step of the network with token `network`; `fit` counts it, too."""
+        """Record a step of the network with token `network`; `fit` also counts it."""
         if self.network not in (None, network):
             self.last_pass = Pass()
         self.network = network
@@ -236,8 +236,8 @@ class SGD(Optimizer):
     first: v <- v * new rate / old rate. So the two forms stay equal.
 
     Sources: Polyak 1964; equations 9 and 10 and the momentum correction of Goyal et al.
-    2017, arXiv 1706.02677; Sutskever et al. 2013, ICML, for Nesterov's momentum, with W
-    as the point looked ahead to.
+    2017, arXiv 1706.02677; Sutskever et al. 2013, ICML, for Nesterov's momentum, where
+    W here is the point at which the gradient is taken.
 
     >>> from minipipe.layers import Linear
     >>> layer, optimizer = Linear(1, 1, W=[[1.0]], b=[[0.0]]), SGD(learning_rate=0.5, momentum=0.5)

@@ -188,7 +188,7 @@ def _last_gradients(schedule, device):
 
 
 def _with(order, additions):
-    """Return `order` with each of the pairs (position, action) after its position."""
+    """Return `order` with each action of [(position, action)] put after `position`."""
     after = [[] for _ in order]
     for position, action in additions:
         after[position].append(action)

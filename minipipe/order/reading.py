@@ -182,7 +182,7 @@ class FromFunction:
 
 
 def _number_of_parameters(function, name):
-    """Return whether a function takes 2 or 3 arguments; refuse another number."""
+    """Return the number of arguments that `function` takes: 2 or 3, else an error."""
     for n in (2, 3):
         with suppress(TypeError, ValueError):  # ValueError: its parameters are unknown
             signature(function).bind(*range(n))

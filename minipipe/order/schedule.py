@@ -334,7 +334,7 @@ class Schedule:
 
     @cached_property
     def stages_on(self) -> list[int]:
-        """For each device, how many stages share it, in the replica that has most."""
+        """For each device, the largest number of stages that one replica has on it."""
         counts = [Counter(placement) for placement in self.placements]
         return [max(1, *(count[device] for count in counts)) for device in range(len(self.devices))]
 

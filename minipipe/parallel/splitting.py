@@ -211,7 +211,7 @@ class Shard:
         return part
 
     def _pairs(self, layers):
-        """Return {index of a layer split by outputs: index of its pair, by inputs}."""
+        """Return {index of a pair's first layer: index of its second}, see `Shard`."""
         found, index = {}, 0
         while index < len(layers):
             second = index + 1

@@ -92,7 +92,8 @@ class Stage:
             accumulate: how gradients are summed, as in `Sums`.
             recomputed: {(stage, micro-batch)} of the forwards that will be recomputed.
             memory: the optimizer state of the stage's parameters.
-            wanted: for an order with updates, as for `Versions`.
+            wanted: for an order with updates, {micro-batch: the version of the weights
+                that it uses}.
             optimizer: the network's, for an order with updates. The stage updates with
                 a copy, but reads the learning rate of the original.
             place: (rank, size, has_all) of a `ParameterShard`, or None.
@@ -333,7 +334,7 @@ class Stage:
         return caches
 
     def _begin_backward(self, i, dA):
-        """Restore the caches of micro-batch i; return dA, that of the loss if any."""
+        """Restore the caches of micro-batch i; return dA, with a loss from the loss."""
         self._use_version_of(i)
         for owner, cache in zip(self._with_caches, self.stash.pop(i), strict=True):
             owner.cache = cache

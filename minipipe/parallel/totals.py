@@ -74,7 +74,7 @@ class Totals:
             sums.forget(i)
 
     def gradients(self, i: int) -> Any:
-        """Return a sum for i's mini-batch, with terms {index of a layer: (dW, db)}."""
+        """Return the sum of {index of a layer: (dW, db)} over i's mini-batch."""
         total = self._new_sum()
         for index, sums in sorted(self._gradients.items()):  # in one order on all devices
             for node, term in sums.of(i).pending.items():

@@ -25,7 +25,7 @@ def checked(name: str, numbers: Any, length: int | None = None) -> list:
         length: how many there must be, one for each layer; None for any length.
 
     Raises:
-        ValueError: they cannot.
+        ValueError: if they cannot be costs.
     """
     numbers = listed(name, numbers, least=0)
     if length is not None and len(numbers) != length:
@@ -94,7 +94,7 @@ def _filled(ends, n_stages, limit):
 
 
 def _evened(ends, n_stages, limit):
-    """Return the cut within `limit` whose stages are, in turn, nearest to equal."""
+    """Return the cut within `limit` of `min_max`: each stage near an equal share."""
     n_layers = len(ends) - 1
     earliest = [n_layers]  # the first layer at which the last 0, 1, 2, ... stages can begin
     for _ in range(n_stages - 1):
@@ -183,9 +183,9 @@ def min_max(costs: Sequence, stages: int) -> list[int]:
             all taken exactly as they are.
         stages: K, at most L.
 
-    Each stage gets at least one layer. Of several best cuts, it is the one whose
-    stages, in turn, are nearest to an equal share of the rest. 10,000 layers are cut
-    into 1,024 stages in a fraction of a second.
+    Each stage gets at least one layer. Of several best cuts, it is the one in which
+    each stage, from the first on, is nearest to an equal share of the rest. 10,000
+    layers are cut into 1,024 stages in a fraction of a second.
 
     Raises:
         ValueError: there are more stages than layers.
@@ -206,8 +206,8 @@ def min_variance(costs: Sequence, stages: int) -> list[int]:
         stages: K, at most L.
 
     All stages wait for the slowest, which may be slower here than in the cut of
-    `min_max`, never faster. Raises as `min_max`. Dynamic programming in O(K L^2).
-    Source: Huang et al. 2018, arXiv 1811.06965, section 2.2.
+    `min_max`, never faster. Raises `ValueError` for more stages than layers. Dynamic
+    programming in O(K L^2). Source: Huang et al. 2018, arXiv 1811.06965, section 2.2.
 
     >>> costs = [1, 5, 2, 3]                        # 6^2 + 2^2 + 3^2 = 49 is less than 1^2 + 5^2 + 5^2 = 51
     >>> loads(costs, min_variance(costs, 3)), loads(costs, min_max(costs, 3))

@@ -167,9 +167,9 @@ def order_of(choice: Choice) -> Schedule:
 def with_exchanges(schedule: Schedule, choice: Choice) -> Schedule:
     """Return `schedule` with the exchanges of replicas in `choice`.
 
-    Without ZeRO, these are all-reduces. ZeRO scatters gradients (S) after the last
-    backward of a segment, with 2 and 3 after each backward. It gathers parameters (G)
-    when a step begins, with 3 before each piece of work, and frees them afterwards (X).
+    Without ZeRO, these are all-reduces. ZeRO 1 scatters gradients (S) after the last
+    backward of a segment, ZeRO 2 and 3 after each backward. ZeRO 1 and 2 gather
+    parameters (G) when a step begins, ZeRO 3 before each piece of work; X frees them.
     """
     if choice.D == 1:
         return schedule

@@ -77,7 +77,10 @@ class Transformer:
 
     @cached_property
     def layer(self) -> float:
-        """Parameters of a layer: h^2 (2 + 2 kappa) + (2, gated 3) h f + 13 or 2 h."""
+        """Parameters of a layer: h^2 (2 + 2 kappa) + g h f + n h, see `Transformer`.
+
+        g = 3 if the feed-forward is gated, else 2; n = 13 with biases, else 2.
+        """
         return sum(self.matrices) + (13 if self.biases else 2) * self.hidden
 
     @cached_property
@@ -352,7 +355,7 @@ def layers_of_stages(model: Transformer, choice: Choice) -> list[int]:
 
 
 def parameters_of_stages(model: Transformer, choice: Choice) -> list[float]:
-    """Return for each stage of `choice` the parameters of `model` on each of its GPUs."""
+    """Return for each stage of `choice` the parameters of `model` on each GPU."""
     found = [n * model.layer for n in layers_of_stages(model, choice)]
     found[0] += model.embedding
     found[-1] += 0 if choice.K == 1 and model.tied else model.table

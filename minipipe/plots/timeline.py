@@ -111,9 +111,9 @@ def entries_of_arrows(
 LARGEST_FONT, SMALLEST_FONT = 8, 6
 DIGIT = 0.64                # the width of a digit, in parts of the size of the font
 SMALL, SOFT = 8, "#59636E"  # points, and the colour: the name of a lane below that of its device
-MARK_WIDTH, OUTLINE = 2, 1.2  # points: the width of work that takes no time, and of its edges together
+MARK_WIDTH, OUTLINE = 2, 1.2  # points: the line of work that takes no time, and both its edges together
 MOST_EDGE = 0.15              # the largest width of an edge, as a share of its box
-RIM = 2                       # points: around a number, in front of arrows
+RIM = 2                       # points: the rim of a number that is drawn over arrows
 
 
 @SHOWS()

@@ -260,7 +260,7 @@ def clients_of(
             which each client gets two, so that it has few classes. Source: McMahan et
             al. 2016, arXiv 1602.05629, section 3.
         sizes: for each client, its relative number of samples; left out, all are equal.
-        seed: of the order of the samples, and of the choice of the runs.
+        seed: determines the order of the samples, and which client gets which runs.
 
     Raises:
         ValueError: if a client would be without data.

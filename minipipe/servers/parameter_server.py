@@ -73,7 +73,7 @@ class ParameterServer(Network):
 
         max over i of (t_i + (N - i + 1) c) + N c + 2 latency
 
-    since N - i gradients pass the ingress after the i-th, and N answers the egress.
+    since N - i gradients enter a server after the i-th, and then N answers leave it.
 
     >>> import numpy as np
     >>> from minipipe.layers import Linear
@@ -107,7 +107,7 @@ class ParameterServer(Network):
             raise ValueError("a server updates a range of all parameters: use layers without `tie`")
         if self._on_workers and s > N:
             raise ValueError(f"servers={s} on the devices of {N} workers: use at most {N}")
-        self._devices = range(N) if self._on_workers else range(s, s + N)  # of the workers
+        self._devices = range(N) if self._on_workers else range(s, s + N)  # the workers' devices
         self._ticks = ticks_of_each(N, ticks, speeds)
         links_between(link, self._devices.stop)
         self._link, self._ports = link, checked_ports(ports, self._devices.stop)
@@ -216,7 +216,7 @@ def mini_batches(
         batch_size: the largest number of samples in each; sizes in a pass differ by at
             most one.
         n: the number of mini-batches.
-        seed: each pass is shuffled as in `fit` with this seed, which so trains on the
+        seed: each pass is shuffled as in `fit`, so `fit` with this seed trains on the
             same mini-batches in the same order.
 
     >>> X = np.arange(4.0).reshape(1, 4)

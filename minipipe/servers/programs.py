@@ -31,7 +31,7 @@ class Gradient(NamedTuple):
 
     Args:
         batch: the number of the mini-batch.
-        versions: for each server, the version of its weights: after how many updates.
+        versions: for each server, the version of its weights: the number of updates.
 
     >>> print(Gradient(5, (3,)), Gradient(5, (3, 4)))
     5@3 5@3,4

@@ -1,7 +1,7 @@
 """Verdicts on whether gradients are those of the full batch, and `check`.
 
-`check(layer, shape)` tests what a layer must do, and names the likely mistake; so for
-losses, optimizers, networks and schedules. The verdicts on a network:
+`check(layer, shape)` tests what a layer must do, and names the likely mistake; it also
+takes losses, optimizers and schedules. The verdicts on a network:
 
 - `equals_full_batch(pipe, X, Y)`: `==` in rational numbers, or in floats that need no
   rounding.

@@ -191,7 +191,7 @@ def keeps_dtype(trial: Trial) -> str | None:
 
 
 def learned(trial: Trial) -> str | None:
-    """Remark on an array of floats of `trial`, neither W nor b, that changes A."""
+    """Remark if A of `trial` depends on an array of floats that is neither W nor b."""
     for index, owner in enumerate(every_layer([trial.drawn()])):
         known = {*owner.arrays, *owner.drawn, "cache"}
         for name in [] if is_ours(type(owner)) else sorted(vars(owner).keys() - known):
@@ -253,7 +253,7 @@ def cached(trial: Trial) -> str | None:
         except Exception:
             if n == BATCH_SIZE:
                 raise
-            continue  # of a layer that takes no other number of samples, which another check names
+            continue  # the layer takes no other number of samples; another check reports that
         if _changed(arrays, copies):
             return "the next forward has written into the arrays in cache: put new ones there each time"
         kept = {name for name, value in vars(owner).items() if before.get(name) != repr(value)}

@@ -109,7 +109,7 @@ def leaves_arrays(optimizer: Optimizer) -> str | None:
 
 
 def keeps_state(optimizer: Optimizer) -> str | None:
-    """Compare a parameter that `optimizer` updates alone with one next to another."""
+    """Check that `optimizer` updates a parameter alone as it does with another one."""
     (twin, alone), (_, one_of_two) = _after_three(optimizer), _after_three(optimizer, n=2)
     if are_equal(one_of_two, alone, exact=False):
         return None
@@ -124,7 +124,7 @@ def keeps_state(optimizer: Optimizer) -> str | None:
 
 
 def takes_parts(optimizer: Optimizer) -> str | None:
-    """Compare a parameter that `optimizer` updates in two shards with the whole one."""
+    """Check that `optimizer` updates a parameter in two shards as it does in one."""
     if why := optimizer.why_no_parts():
         raise CannotTry(f"it {why}")
     parts = [_after_three(optimizer, part=part)[1] for part in (slice(1), slice(1, None))]

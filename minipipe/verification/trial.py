@@ -87,7 +87,7 @@ class Trial:
         return twin.copy(moved)
 
     def data(self, convert: Callable = np.float64, seed: int = 1) -> Any:
-        """Return A_prev, drawn with `seed`: multiples of 1/8 by `convert`, or tokens."""
+        """Return A_prev, drawn by `seed`: tokens, or multiples of 1/8 by `convert`."""
         rng = np.random.default_rng(seed)
         if self.takes_tokens:
             known = [one.n_tokens for one in every_layer([self.layer]) if hasattr(one, "n_tokens")]

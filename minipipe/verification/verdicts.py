@@ -64,7 +64,7 @@ def against_same_groups(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> tuple[t
 
 
 def same_bits(pipe: Parallel, X: np.ndarray, Y: np.ndarray) -> bool:
-    """Tell whether `pipe` on X, Y has the bits of one device with equal micro-batches.
+    """Tell whether `pipe` on X, Y has the bits of one device with its micro-batches.
 
     Must hold for any floats, with the same number of BLAS threads (see
     `minipipe.arrays.blas_threads`). With a `grain`, the reference is `Sequential` with
