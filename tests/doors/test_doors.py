@@ -185,7 +185,7 @@ def test_failed_pipelines_and_those_without_a_flush_are_copied():
     assert_same(parameters(twin.layers), parameters(pipe.layers))
 
 
-def test_what_a_pipeline_was_made_of_cannot_be_exchanged():
+def test_the_parts_of_a_pipeline_cannot_be_replaced():
     pipe, net = pipeline(), network()
     for name in ("layers", "loss", "n_stages", "n_microbatches"):
         for model in (pipe, net) if name in ("layers", "loss") else (pipe,):
@@ -298,6 +298,6 @@ def test_copies_of_one_stage_follow_the_named_schedule():
     assert one_alive.devices == data_parallel(2, 4).devices
 
 
-def test_mini_batches_keep_the_kind_of_their_numbers():
+def test_mini_batches_keep_integers_as_integers():
     (tokens, _), *_ = mp.servers.mini_batches(np.arange(6).reshape(1, 6), np.ones((1, 6)), 2, n=3)
     assert tokens.dtype.kind == "i"

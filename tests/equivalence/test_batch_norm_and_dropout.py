@@ -273,7 +273,7 @@ def test_the_gradient_is_a_function_of_the_step(make):
     assert model.forward_backward(X, Y) != found[0][0] and model.n_steps == 1
 
 
-def test_wrong_calls_say_what_is_wrong():
+def test_wrong_calls_raise_errors_that_name_the_mistake():
     with pytest.raises(RuntimeError, match="has no key yet: call initialize"):
         mp.Dropout().forward(np.ones((2, 2)))
     layer = drawn()

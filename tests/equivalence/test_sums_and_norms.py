@@ -270,7 +270,7 @@ def test_a_stream_without_a_flush_has_the_same_bits_for_any_M():
         pipe.train([mini_batch(24), mini_batch(28)], mp.SGD(0.1))
 
 
-def test_a_layer_sees_one_grain_at_a_time_in_one_piece(monkeypatch):
+def test_a_layer_sees_one_contiguous_grain_at_a_time(monkeypatch):
     """Numbers that lie differently may be rounded differently."""
     seen, forward = [], mp.Linear.forward
 

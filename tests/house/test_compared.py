@@ -48,7 +48,7 @@ def test_the_wrong_gradient_of_a_network_is_named():
         assert_equals_full_batch(pipe, THIRD, THIRD)
 
 
-def test_a_tolerance_counts_roundings_or_has_a_reason():
+def test_a_tolerance_is_a_number_of_roundings_or_has_a_reason():
     assert_within(1 + 2**-51, 1.0, roundings=5)
     assert_within(np.float32(1), 1 + 2.0**-23, roundings=3)
     assert_within([1.0, 1.5], [1.0, 1.25], bound=0.25, because="steps of a quarter")

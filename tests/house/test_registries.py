@@ -110,7 +110,7 @@ def test_the_files_of_a_package_are_found(tmp_path, monkeypatch):
     assert found.load() is found and found["a name"]() == 1 and found.facts["a name"].examples is list
 
 
-def test_examples_that_print_alike_are_told_apart():
+def test_examples_with_equal_reprs_get_different_names():
     @dataclass
     class Thing:
         n: int

@@ -285,7 +285,7 @@ def test_no_derivative_is_a_derivative_of_zero():
     assert not np.array_equal(leaves(cell.backward((dA, dA_second)))[0], leaves(with_none)[0])
 
 
-def test_wrong_calls_of_cells_say_what_is_wrong():
+def test_wrong_calls_of_cells_raise_errors_that_name_the_mistake():
     cell, A_prev, (dA, _) = cell_with_data(*CELLS["normal"])
     of_one_place = CELLS["reduction, both alike"][0], ((2, 12, 12), (2, 12, 12))  # NumPy would repeat it
     A, dA_pair, dS = np.random.default_rng(0).integers(-4, 5, (3, 2, 5)).astype(float)

@@ -125,7 +125,7 @@ def test_what_the_bigram_costs_on_the_book(book):
     assert bigram_cross_entropy(train.ids.astype(np.uint8), test.ids.astype(np.uint8), n=65) == found
 
 
-def test_what_a_text_cannot_be_asked_is_refused():
+def test_invalid_arguments_of_a_text_are_refused():
     assert_refused([
         (lambda: characters("abc").encode("abXc"),
          "character 2 is 'X', not one of the alphabet 'abc'"),

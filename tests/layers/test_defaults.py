@@ -99,7 +99,7 @@ def test_the_table_of_defaults_is_what_layers_do():
     assert [row for row, (_, holds) in ROWS.items() if not holds()] == []
 
 
-def test_what_the_table_leaves_out_has_pytorchs_defaults():
+def test_options_outside_the_table_have_pytorchs_defaults():
     """As torch.nn and torch.optim document them in version 2."""
     for function, name, value in (
         (mp.Adam, "learning_rate", 1e-3), (mp.Adam, "betas", (0.9, 0.999)), (mp.Adam, "epsilon", 1e-8),

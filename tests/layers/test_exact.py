@@ -66,7 +66,7 @@ def test_functions_do_not_depend_on_the_decimal_context():
         assert [computed(function, Rational(1, 3)) for function in functions] == expected
 
 
-def test_arrays_of_them_pass_through_numpy():
+def test_arrays_of_rationals_pass_through_numpy():
     A = rational([[0.5, 0.25], [1, 2]])
     assert np.array_equal(A @ A, rational([[0.5, 0.625], [2.5, 4.25]]))
     assert np.exp(A).dtype == object and np.array_equal(A.sum(axis=1), rational([0.75, 3]))

@@ -133,7 +133,7 @@ def test_a_loss_in_the_last_stage_equals_the_full_batch(loss, labels):
 
 
 @every_loss
-def test_its_bytes_are_the_same_without_values(loss, labels):
+def test_a_loss_has_the_same_bytes_without_values(loss, labels):
     last = [mp.Sigmoid()] if loss.takes == "probabilities" else []
     layers, X = [mp.Linear(3, 2), *last], np.ones((3, 5), np.float32)
     _, Y = mini_batch(loss, labels, (2, 5), np.float32)
@@ -199,7 +199,7 @@ def test_whole_numbers_as_predictions_do_not_round_the_labels():
 SOFTMAX, BINARY = mp.SoftmaxCrossEntropy(), mp.BinaryCrossEntropy()
 
 
-def test_what_has_no_cost_is_refused_with_the_remedy():
+def test_labels_without_a_finite_cost_are_refused_with_a_remedy():
     rows = [
         (BINARY, np.float32([[1e-40]]), [[1.0]], "the cost is infinite"),  # its reciprocal overflows
         (BINARY, [[1.0, 0.5]], [[0.0, 1.0]], "1 of 2 probabilities...from_logits=True"),

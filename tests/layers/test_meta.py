@@ -112,7 +112,7 @@ def test_arrays_without_values_share_memory_as_numpys_do():
             assert is_view == np.shares_memory(A, result)
 
 
-def test_what_depends_on_values_or_does_not_fit_is_refused():
+def test_meta_arrays_refuse_value_dependent_and_wrong_shapes():
     A = MetaArray((3, 4))
     assert_refused([
         (lambda: A[A > 0], "the shape of A[mask] depends on values...: use A * mask"),

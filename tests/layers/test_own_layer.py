@@ -113,7 +113,7 @@ SCHEDULES = names_for(stages=4, microbatches=6)
 
 
 @pytest.mark.parametrize("schedule, recompute", one_in(5, SCHEDULES, RECOMPUTE))
-def test_it_equals_the_full_batch_in_every_schedule(schedule, recompute):
+def test_a_custom_layer_equals_the_full_batch_in_every_schedule(schedule, recompute):
     assert_two_updates_equal_full_batch(
         mp.Pipeline(tiny(), LOSS, 4, 6, schedule=schedule, recompute=recompute)
     )
@@ -135,11 +135,11 @@ def beside_a_linear_that_is_divided():
     beside_a_linear_that_is_divided, lambda: mp.ParameterServer(tiny(), LOSS, 3),
     lambda: mp.Pipeline([mp.Chain(*tiny()[:2]), *tiny()[2:]], LOSS, 2, 3, schedule="zb-h1"),
 ], ids=["ZeRO 2", "ZeRO 3", "every split", "a server", "inside a block"])
-def test_it_equals_the_full_batch_however_it_is_split(make):
+def test_a_custom_layer_equals_the_full_batch_in_every_split(make):
     assert_two_updates_equal_full_batch(make())
 
 
-def test_its_halves_are_its_whole_and_leave_gradients_alone():
+def test_the_halves_of_a_custom_layer_equal_its_backward():
     layer, dZ = tiny()[0], fractions(3, 6, seed=2)
     layer.forward(X)
     whole = layer.backward(dZ)
@@ -364,7 +364,7 @@ MISSING = [
 ]
 
 
-def test_what_is_missing_is_named_with_its_class():
+def test_an_error_names_the_missing_method_and_its_class():
     def used(part):
         layer, loss, optimizer = (
             part if isinstance(part, kind) else other

@@ -209,7 +209,7 @@ def kept_by_a_block(s, b, h, a, recompute="never", dropout=0):
 
 
 @pytest.mark.parametrize("s, b, h, a", BLOCKS)
-def test_a_block_keeps_what_is_published(s, b, h, a):
+def test_a_block_keeps_the_published_activation_bytes(s, b, h, a):
     whole, selective = (kept_by_a_block(s, b, h, a, mode) for mode in ("never", "selective"))
     assert whole["F"] == s * b * (34 * h + 5 * a * s) - 2 * s * b * h - 3 * a * s * s * b + 4 * s * b
     assert selective["F"] == 34 * s * b * h - 2 * s * b * h + 4 * s * b
@@ -217,7 +217,7 @@ def test_a_block_keeps_what_is_published(s, b, h, a):
 
 @pytest.mark.parametrize("recompute", ["never", "selective"])
 @pytest.mark.parametrize("s, b, h, a", BLOCKS)
-def test_a_block_keeps_what_is_published_for_W(s, b, h, a, recompute):
+def test_a_block_keeps_the_published_bytes_for_W(s, b, h, a, recompute):
     """32 s b h: for each of the six products, A_prev and dZ, where Q, K and V share an A_prev.
 
         A_prev     2 (Q, K, V) + 2 (output) + 2 (W1) + 8 (W2)             14 s b h

@@ -249,7 +249,7 @@ def test_a_run_that_fails_leaves_parameters_and_can_be_run_again():
     assert free.forward_backward(X, Y) == pipeline().forward_backward(X, Y)
 
 
-def test_what_a_failed_run_had_moved_is_the_users_again():
+def test_parameters_set_after_a_failed_run_are_used_by_the_next():
     """A second try begins with what the user has set in between, and not with what was before the first."""
     order = with_updates(build("1f1b", 3, 4))
     pipes = [mp.Pipeline(LAYERS, mp.MeanSquaredError(), 3, 4, schedule=order) for _ in range(2)]

@@ -246,7 +246,7 @@ def test_links_between_notebooks_lead_to_their_pages(page):
 
 
 @of_notebooks
-def test_a_picture_beside_the_notebooks_comes_with_the_page(tmp_path):
+def test_pictures_of_a_notebook_are_embedded_in_its_page(tmp_path):
     (tmp_path / "figures").mkdir()
     (tmp_path / "figures" / "curve.png").write_bytes(png())
     (tmp_path / "notebooks").mkdir()

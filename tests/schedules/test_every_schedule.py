@@ -102,7 +102,7 @@ def test_orders_match_the_facts_in_the_registry(name):
 
 
 @EVERY
-def test_its_name_is_found_in_any_spelling_and_by_other_names(name):
+def test_a_schedule_name_is_found_in_any_spelling_and_by_other_names(name):
     """One rule for `build`, networks, `compare` and `check`: case, spaces, "_" and "-" do not matter."""
     for other in name.upper(), name.replace("-", "_"), name.replace("-", " ").title(), name.replace("-", ""):
         assert name_of(other) == name and is_name(other), other
@@ -114,7 +114,7 @@ def test_its_name_is_found_in_any_spelling_and_by_other_names(name):
 
 
 @EVERY
-def test_its_closed_forms_are_counted(name):
+def test_closed_forms_equal_counted_ticks_and_memory(name):
     """With the first of the costs for which its form holds, each time the messages are as long."""
     for (K, M), order in orders_of(name).items():
         for c in MESSAGES:
@@ -225,14 +225,14 @@ def test_a_run_without_a_flush_uses_the_versions_of_its_order(name, engine):
 
 
 @EVERY
-def test_it_comes_back_from_its_text(name):
+def test_a_schedule_can_be_read_from_its_text(name):
     for order in orders_of(name).values():
         again = Schedule.from_text(str(order), order.n_microbatches, name, order.copy_of, order.versions)
         assert again == order
 
 
 @EVERY
-def test_it_comes_back_from_pytorchs_table_if_that_can_hold_it(name):
+def test_a_schedule_can_be_read_from_pytorchs_table_if_that_has_its_actions(name):
     for order in orders_of(name).values():
         if order.asynchronous:
             with pytest.raises(ScheduleError):

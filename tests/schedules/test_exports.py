@@ -68,7 +68,7 @@ def test_copies_of_the_network_are_read_off_the_table(schedule):
     "0F0,0B0\n1F0,1B0,0F1,1F1,1B1,0B1",            # stage 1 is in one place for both
     "0F0,1F1,1B1,0B0\n0F1,0B1",                     # a stage is missing
 ])
-def test_what_is_no_full_copy_of_the_network_is_a_fault(table):
+def test_an_incomplete_copy_of_the_network_is_a_fault(table):
     faults = Schedule.from_csv(table).faults()
     assert any("is on devices 0, 1: a stage's parameters are on one device only, unless there are replicas"
                in fault and "say so by copy_of" in fault for fault in faults)
@@ -127,13 +127,13 @@ def test_all_malformed_cells_are_named_at_once():
     ("\n", "the table has no actions"), (",,\n,", "the table has no actions"),
     ('0F0,"' + "x" * 200_000, "not a table"),
 ])
-def test_what_is_no_table_of_actions_is_refused(text, words):
+def test_a_table_without_actions_is_refused(text, words):
     with pytest.raises(ScheduleError) as caught:
         Schedule.from_csv(text)
     assert words in str(caught.value)
 
 
-def test_what_pytorch_cannot_hold_is_not_written(tmp_path):
+def test_actions_that_pytorch_lacks_are_not_written(tmp_path):
     with pytest.raises(ScheduleError, match=r"'gpipe\+recompute' recomputes \(0R1\).*torch.utils.checkpoint"):
         with_recompute(build("gpipe", 2, 2)).to_csv(tmp_path / "x.csv")
     with pytest.raises(ScheduleError, match=r"updates weights on the way \(0U0\)"):

@@ -187,7 +187,7 @@ def test_a_search_starts_from_names_in_the_kinds_asked_for():
 @pytest.mark.parametrize("K, M", [
     (2, 3), (4, 4), (5, 3), *(pytest.param(*sizes, marks=pytest.mark.slow) for sizes in [(3, 8), (4, 8)]),
 ])
-def test_of_equally_fast_orders_the_one_keeping_least_is_found(K, M):
+def test_search_prefers_the_order_with_less_memory_if_equally_fast(K, M):
     """As 1F1B does: min(M, K - r) micro-batches on device r; with halves, no more than that on any device."""
     for search in (lambda *sizes: best_schedule(*sizes).schedule), greedy_schedule:
         found = mp.simulate(search(K, M))

@@ -90,7 +90,7 @@ def test_every_entry_point_takes_every_kind_of_schedule(says, door, tmp_path):
 
 
 @pytest.mark.parametrize("says", SAYS)
-def test_it_has_a_name_and_plain_numbers(says, tmp_path):
+def test_a_built_schedule_has_a_name_and_python_numbers(says, tmp_path):
     what, name = SAYS[says][0](tmp_path), SAYS[says][1]
     schedule = build(what, **SIZES)
     assert (schedule.name, schedule.n_stages, schedule.n_microbatches) == (name, 2, 3)
@@ -165,7 +165,7 @@ def lost(device, K, M):
 
 
 @pytest.mark.parametrize("door", ["build", "Pipeline", "compare", "simulate", "check"])
-def test_what_a_function_raises_comes_through(door):
+def test_an_exception_in_a_schedule_function_is_raised_unchanged(door):
     with pytest.raises(KeyError, match="lost") as caught:
         DOORS[door](lost)
     assert caught.traceback[-1].name == "lost"

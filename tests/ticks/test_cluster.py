@@ -211,7 +211,7 @@ def test_a_message_that_is_not_received_is_an_error_at_the_end(link):
             pass
 
 
-def test_the_number_of_messages_not_received_is_told():
+def test_an_error_counts_the_messages_that_nobody_receives():
     def left():
         for number in range(3):
             yield Send(number, None, to=1)
@@ -238,7 +238,7 @@ def test_a_message_that_passed_a_port_is_not_requested_again():
     assert [message[3:6] for message in trace.messages] == [(0, 1, 5), (8, 8, 8)]
 
 
-def test_the_message_of_the_lower_device_enters_a_port_first():
+def test_a_port_serves_the_message_of_the_lower_device_first():
     """Device 1 has an older queue, and waits longer: with b from tick 2 on, device 0 with c from 3 on."""
     lower = tell(Compute("work", ticks=3), Send("c", None, 2, n_bytes=1))
     upper = tell(Send("a", None, 2, n_bytes=4), Compute("work", ticks=2), Send("b", None, 2, n_bytes=1))

@@ -224,7 +224,7 @@ def test_the_bits_of_a_tree_do_not_depend_on_the_number_of_ranks(M):
     (8, 2, [1, 1]), (8, 4, [1, 1, 1, 1]), (8, 3, [2, 2, 1]), (12, 3, [1, 1, 1]), (12, 4, [2, 2, 2, 2]),
     (6, 2, [2, 2]), (16, 5, [1, 2, 2, 2, 2]),
 ])
-def test_what_travels_are_partial_sums_one_for_an_aligned_run(M, N, nodes):
+def test_partial_sums_are_sent_one_for_each_aligned_run(M, N, nodes):
     sums = spread([np.ones(60)] * M, N)
     assert [len(tree_sum.pending) for tree_sum in sums] == nodes
     _, trace = run(all_reduce_sum, sums)

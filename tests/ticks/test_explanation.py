@@ -214,7 +214,7 @@ def test_a_run_can_be_explained_at_any_tick():
     assert trace.explain().totals() == mp.simulate(pipe.schedule, link=link).explain().totals()
 
 
-def test_of_two_equal_reasons_the_path_takes_the_device_itself():
+def test_the_critical_path_prefers_the_device_itself_between_equal_causes():
     """GPipe with one tick for F and B: 0B0 could begin after 0B1, or when 1B0 arrives, in the same tick."""
     trace = mp.simulate(build("gpipe", 2, 2), mp.Costs(F=1, B=1))
     path = trace.critical_path()
@@ -344,7 +344,7 @@ def test_a_sentence_names_the_largest_cause_of_what_is_idle(name, costs, link, w
     assert mp.simulate(build(name, 4, 8), mp.Costs(**costs), mp.Link(link)).sentence() == words
 
 
-def test_a_sentence_compares_two_runs_and_looks_at_more_micro_batches():
+def test_a_sentence_compares_two_runs_and_a_run_with_more_micro_batches():
     sizes = [("1f1b", 4, 8), ("gpipe", 4, 8), ("1f1b", 4, 16)]
     trace, rival, longer = (mp.simulate(build(*of)) for of in sizes)
     assert trace.sentence(rival, longer) == (

@@ -54,7 +54,7 @@ def test_the_golden_estimate():
     assert Noise(-0.25, 1.0).scale == Noise(0, 1.0).scale == float("inf"), "nothing but noise"
 
 
-def test_what_is_measured_is_near_the_truth_and_moves_nothing():
+def test_measured_noise_is_near_the_truth_and_changes_no_parameters():
     """J = (w - y)^2 / 2 with y normal of mean 2 and deviation 3 among 4,000: |G|^2 near 4, tr(S) near 9.
 
     A |g|^2 of b samples has the variance 2 (9/b)^2 + 16 * 9/b, so with 400 of each size, 4 and 64, the means

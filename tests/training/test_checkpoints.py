@@ -299,7 +299,7 @@ def test_momentum_where_there_was_none_is_refused(tmp_path):
     refused(tmp_path / "net.npz", model, mp.SGD(0.1), "was saved without an optimizer")
 
 
-def test_what_cannot_be_saved_is_said_and_leaves_the_old_file(tmp_path, monkeypatch):
+def test_a_failed_save_raises_an_error_and_leaves_the_old_file(tmp_path, monkeypatch):
     model = in_stages()
     with pytest.raises(ValueError, match="there is no folder"):
         mp.save(tmp_path / "none" / "net.npz", model)
@@ -417,7 +417,7 @@ NETWORKS = {
 
 
 @pytest.mark.parametrize("first, second", one_in(3, NETWORKS, [*NETWORKS][::-1]))
-def test_another_network_goes_on_with_the_same_bits(first, second):
+def test_another_network_resumes_with_the_same_bits(first, second):
     """The state is a copy: later updates of the first network do not reach it."""
     net, optimizer = NETWORKS[first](), mp.Adam(0.1)
     net.train(BATCHES[:2], optimizer)
@@ -469,7 +469,7 @@ def test_rounds_go_on_from_a_network_that_knows_of_none():
     (lambda net: net.resume(net.state(mp.SGD(0.1)), mp.Adam()), "the state of SGD, the optimizer is Adam"),
     (lambda net: net.state(mp.Adam), "pass an object, such as SGD"),
 ])
-def test_what_does_not_fit_moves_nothing(change, words):
+def test_a_state_that_does_not_fit_changes_nothing(change, words):
     net = NETWORKS["Sequential"]()
     before = parameters(net.layers)
     with pytest.raises(ValueError, match=words):
@@ -478,7 +478,7 @@ def test_what_does_not_fit_moves_nothing(change, words):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_what_has_been_assigned_is_taken_over_before_a_state(name):
+def test_assigned_parameters_are_checked_before_a_state_is_taken(name):
     net = NETWORKS[name]()
     net.train(BATCHES[:1], mp.SGD(0.1))
     kept, before = net.state(), parameters(net.layers)

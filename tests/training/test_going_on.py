@@ -92,7 +92,7 @@ def test_two_epochs_a_file_and_two_more_are_four(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", one_in(3, NETWORKS))
-def test_an_interrupted_training_goes_on_with_the_same_bits(name, tmp_path):
+def test_an_interrupted_training_resumes_with_the_same_bits(name, tmp_path):
     fitted(*(whole := begun(name)))
     pair, seed, rates = begun(name), np.random.default_rng(list(NETWORKS).index(name)), []
     while pair[1].n_epochs < 4 and len(rates) < 40:

@@ -70,7 +70,7 @@ def test_updates_match_the_equations_in_its_docstring(optimizer):
 
 
 @every_optimizer
-def test_it_writes_into_no_array_that_it_was_handed(optimizer):
+def test_an_optimizer_writes_into_no_array_that_it_gets(optimizer):
     """Its own arrays lie in one piece, also where W and the gradient lie the other way."""
     optimizer, layer = optimizer.fresh(), mp.Linear(3, 2, W=np.ones((2, 3)), b=np.ones((2, 1)))
     layer.W = np.ones((3, 2)).T
@@ -88,7 +88,7 @@ def test_it_writes_into_no_array_that_it_was_handed(optimizer):
 
 
 @every_optimizer
-def test_it_learns_and_keeps_float32(optimizer):
+def test_an_optimizer_learns_and_keeps_float32(optimizer):
     optimizer, (X, _) = optimizer.fresh(), mini_batch(0, m=40)
     Y = mp.one_hot((X[0] > X[1]).astype(int), 2, np.float32)
     net = mp.Sequential([mp.Linear(3, 4), mp.Tanh(), mp.Linear(4, 2)], LOSS, dtype=np.float32)
@@ -102,7 +102,7 @@ def test_it_learns_and_keeps_float32(optimizer):
 
 
 @every_optimizer
-def test_weight_decay_changes_only_weights_that_decay(optimizer):
+def test_parameters_without_decay_do_not_depend_on_weight_decay(optimizer):
     """With `weights_only`, b of a Linear, and W and b of a LayerNorm; while W of a Linear does."""
     layers = mp.Sequential([mp.Linear(3, 3, b=np.ones((3, 1))), mp.LayerNorm(3)], None).layers
     gradients = [(np.full((3, 3), 0.5), np.full((3, 1), 0.5)), (np.full((3, 1), 0.25), np.full((3, 1), 0.5))]
@@ -140,7 +140,7 @@ def test_a_refused_update_moves_nothing(optimizer):
 
 
 @every_optimizer
-def test_it_goes_on_from_a_checkpoint_with_the_same_bits(optimizer, tmp_path):
+def test_an_optimizer_resumes_from_a_checkpoint_with_the_same_bits(optimizer, tmp_path):
     """The rate changes before the checkpoint, since some optimizers remember the one before."""
     one, own = mp.Sequential(network(), LOSS, dtype=np.float32), optimizer.fresh()
     trained(one, own, 2)
@@ -161,7 +161,7 @@ def test_it_prints_as_the_call_that_makes_it(optimizer):
 
 
 @every_optimizer
-def test_its_numbers_are_updated_together_only_where_it_says_so(optimizer):
+def test_entries_are_updated_separately_unless_the_optimizer_states_otherwise(optimizer):
     """W in two parts is updated as W in one, unless the optimizer needs whole parameters."""
     W, g = np.array([[1.0, 2.0, -1.0, 3.0]]), np.array([[0.5, -2.0, 4.0, 1.0]])
 
@@ -421,6 +421,6 @@ def assigned(W):
         ONE, mp.LAMB(1)),
      "LAMB looks at whole parameters, but with 'custom', each device updates a part"),
 ])
-def test_what_optimizers_cannot_be_or_work_with_is_refused(make, words):
+def test_invalid_optimizers_and_uses_are_refused(make, words):
     with pytest.raises(ValueError, match=words):
         make()

@@ -159,7 +159,7 @@ def test_a_line_says_how_many_are_done_and_goes(stderr):
 
 
 @pytest.mark.parametrize("stream, lines", [(Terminal, True), (OfANotebook, True), (io.StringIO, False)])
-def test_it_is_shown_where_somebody_can_see_it(monkeypatch, stderr, stream, lines):
+def test_progress_is_shown_in_terminals_and_notebooks_only(monkeypatch, stderr, stream, lines):
     monkeypatch.setattr(watching.sys, "stderr", stream())
     with watched():
         list(with_progress("abcd", "letters"))
@@ -200,7 +200,7 @@ def test_an_error_wipes_the_line(stderr):
     assert len(shown(stderr)) == 2
 
 
-def test_what_is_printed_takes_the_place_of_the_line(stderr, capsys):
+def test_printed_text_replaces_the_progress_line(stderr, capsys):
     with watched():
         for letter in with_progress("ab", "letters"):
             say(letter)
