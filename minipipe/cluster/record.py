@@ -10,7 +10,7 @@ COMPUTE = "compute"  # the lane of a device that runs one program
 
 
 def lane_name(device: int, lane: str, names: Sequence[str] = ()) -> str:
-    """Return the name of a lane in texts; where it computes, the name of its device.
+    """Return the name of a lane in texts: for the compute lane, its device's name.
 
     Args:
         device, lane: the lane.

@@ -117,7 +117,7 @@ class Trace:
 
     @cached_property
     def awaited(self) -> dict[Idle, Message]:
-        """{`Idle`: the `Message` whose arrival, or request, ended it}; no drains."""
+        """{`Idle`: the `Message` that it waited for}, of all `Idle`s but the drains."""
         record, lanes = self._record, self._record.lanes
         first_start: dict[int, float] = {}
         for number, start in zip(record.spans[::4], record.spans[2::4], strict=True):

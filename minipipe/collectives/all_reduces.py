@@ -107,8 +107,8 @@ def _naive_ticks(N, n, alpha, beta, gamma, ports):
 def naive(group: Group, vectors: list) -> Program:
     """Send all `vectors` to rank 0 of `group`, which adds them and sends the sum back.
 
-    2 alpha + 2 (N - 1) n beta + n gamma for gamma <= beta: rank 0's ports are the
-    bottleneck, and each addition but the last is done when the next term arrives.
+    Ticks: 2 alpha + 2 (N - 1) n beta + n gamma for gamma <= beta: rank 0's ports are
+    the bottleneck, and each addition but the last is done when the next term arrives.
     """
     label = group.begin("naive all-reduce")
     if group.rank > 0:
@@ -150,7 +150,7 @@ def _tree_ticks(N, n, alpha, beta, gamma, ports):
 def tree(group: Group, vectors: list) -> Program:
     """Send partial sums of `vectors` up a binomial tree of `group`, and the sum down.
 
-    2 k (alpha + n beta) + k n gamma for N = 2^k, with ports or without.
+    Ticks: 2 k (alpha + n beta) + k n gamma for N = 2^k, with ports or without.
     """
     label, rank, children = group.begin("tree all-reduce"), group.rank, []
     for distance in distances(group.size):
@@ -244,8 +244,8 @@ def _halving_ticks(N, n, alpha, beta, gamma, ports):
 def halving(group: Group, vectors: list) -> Program:
     """Swap halves, quarters, ... of `vectors` in `group`, and add; then swap the sums.
 
-    2 k alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma for N = 2^k: Rabenseifner's
-    algorithm.
+    Ticks: 2 k alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma for N = 2^k. This is
+    Rabenseifner's algorithm.
     """
     label = group.begin("halving all-reduce")
 
@@ -286,8 +286,8 @@ def _ring_ticks(N, n, alpha, beta, gamma, ports):
 def ring(group: Group, vectors: list) -> Program:
     """Send chunks of `vectors` round `group`, N - 1 steps to add and N - 1 to copy.
 
-    2 (N - 1) alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N. In step s, rank
-    r sends chunk r - s. No all-reduce sends fewer bytes.
+    Ticks: 2 (N - 1) alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N. In step
+    s, rank r sends chunk r - s. No all-reduce sends fewer bytes.
     """
     label = group.begin("ring all-reduce")
     chunks = cut_into_chunks(vectors, group.size)
@@ -308,8 +308,8 @@ def _owners_ticks(N, n, alpha, beta, gamma, ports):
 def owners(group: Group, vectors: list) -> Program:
     """Send chunk c of all `vectors` to rank c of `group`, which sends their sum to all.
 
-    2 alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N that divides n. Each
-    rank adds along the tree.
+    Ticks: 2 alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma, for any N that divides n.
+    Each rank adds along the tree.
     """
     total = TreeSum(group.size)
     total.add(group.rank, vectors)

@@ -112,7 +112,7 @@ def _search(problem, shortest, most_nodes, deadline):
     starts = problem.earliest_starts(root)
     open_nodes = [(problem.bound(root, starts, math.inf), root, starts)]
     best, n_nodes = None, 0
-    seen: dict = {}  # done -> the times of partial schedules with that done, none better than another
+    seen: dict = {}  # set of done actions -> times of partial schedules with it, none better than another
     due = time.perf_counter() + watching.PAUSE
     while open_nodes and n_nodes < most_nodes:
         now = time.perf_counter()

@@ -169,7 +169,7 @@ class Options:
             check_size(world(), n_devices)
 
     def places(self, n_devices: int) -> list[tuple]:
-        """Return (t, d, p) of each device: its shard, replica and place in the replica.
+        """Return (t, d, p) of each device: its shard, replica and place in it.
 
         `n_devices` is the number of devices in the schedule of all replicas.
         """
@@ -179,7 +179,7 @@ class Options:
         return [tuple(place[slowest_first.index(axis)] for axis in AXES) for place in places]
 
     def ranks(self, n_devices: int) -> list[list[int]]:
-        """Return for each shard the list of its devices; `n_devices` as for `places`."""
+        """Return for each shard its list of devices; `n_devices` as for `places`."""
         ranks: list[list[int]] = [[] for _ in range(self.shards)]
         for place, device in sorted((place, device) for device, place in enumerate(self.places(n_devices))):
             ranks[place[0]].append(device)

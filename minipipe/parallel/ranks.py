@@ -177,7 +177,7 @@ class Ranks:
         return optimizer.memory
 
     def know(self, optimizer: Optimizer) -> None:
-        """Record that an update by `optimizer` has made all arrays: do not compare."""
+        """Do not compare the present arrays: an update by `optimizer` has made all."""
         if self.are_several:
             self._known = self._arrays(optimizer)
 

@@ -16,7 +16,7 @@ from .layout import Key, Piece, held_by
 from .stage import Stage, stages_of
 
 
-# Whether a trait of a class, such as `splits`, was stated for what the class computes.
+# Whether a class states a trait, such as `splits`, for what it computes itself, or only inherits it.
 
 def is_ours(kind: type) -> bool:
     """Tell whether this package defines the class `kind`."""

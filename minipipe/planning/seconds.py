@@ -157,9 +157,9 @@ def pipeline(
 
         interleaved  (M - 1) max(t, 2 v o) + t + S/v + 2 (K v - 1) c
 
-    Compared with the engine, equal stages take the same time with free messages, and
-    the same within some percent with slow ones: ZB-H1 within 5 % if W is the shortest
-    of F, I and W; up to 12 % less than here if W is twice as long as F and M = K.
+    With equal stages and free messages, a run on the engine takes exactly this time.
+    With slow messages it takes nearly this time: ZB-H1 within 5 % if W is the shortest
+    of F, I and W, but up to 12 % less if W is twice as long as F and M = K.
 
     Args:
         choice: the `Choice`.

@@ -11,7 +11,7 @@ from .canvas import parts_of, shade, styles_of
 
 # The rows of a picture: one for each device, and below it one for each other lane that it has used.
 
-HEIGHT, PITCH = 0.8, 1                   # of the boxes of a device, and of its row
+HEIGHT, PITCH = 0.8, 1                   # the heights of a device's boxes, and of its row
 HEIGHT_BESIDE, PITCH_BESIDE = 0.5, 0.65  # the same for another lane, whose boxes are at the top of its row
 MARGIN = PITCH / 2                       # above the 0 of the axis, which is the middle of the first row
 

@@ -19,8 +19,8 @@ from .sentence import sentence
 from .timeline import timeline_figure
 
 LONG = 10_000
-MOST_WORDS = 400  # idle periods whose reasons are in a page; if a run has more, it asks for each reason
-MOST_IN_A_CELL = 5_000  # spans: about a megabyte in the notebook, and a second and a half
+MOST_WORDS = 400  # idle periods of a picture with their explanations; with more, a page asks for each
+MOST_IN_A_CELL = 5_000  # spans: about a megabyte in the notebook, and 1.5 seconds to draw
 
 
 @SHOWS()
@@ -65,22 +65,23 @@ def filled(template, pieces):
 
 
 def picture(trace, most_words=MOST_WORDS):
-    """Return what a page draws of `trace`, as JSON has it.
+    """Return what a page draws of `trace`, as data for JSON.
 
     Tables are {column: list}. Times are in the trace's unit. With more than
     `most_words` idle periods (None: any number), words and blame are null.
 
-    kinds: {kind of work: [its colour, that of the device's last stage, its name]};
-        "" is other work.
+    kinds: {kind of work: [colour, colour for the device's last stage, name]}; "" is
+        other work.
     busy, causes: the times of all devices, by kind of work and by cause of idleness;
         explanation: more about the causes.
     rows: [device, name] of each lane, from the top; a device's first lane computes.
-    spans: a row for each part of each span and exchange, by start. label: of work that
-        is not an action, else null. copy: its replica. place: the index of its stage
-        on the device. part: [its index, the number of parts]. exchange: 1 or 0.
+    spans: a row for each part of each span and exchange, by start. label: its text,
+        null for an action. copy: its replica. place: the place of its stage on the
+        device. part: [number of the part, parts of the span]. exchange: 1 for an
+        exchange.
     idle: causes: [[cause, ticks]]. words, blame: what `blame_finder` finds.
     messages: source and to are rows; arrived is null if it is in flight.
-    path: the critical path, from row source to row to; of work, both are its row.
+    path: the critical path, each step from row source to row to; work has one row.
     memory: for each device, the ticks of the changes and the amounts from there on.
     """
     places, styles = stage_places(trace), styles_of([trace])

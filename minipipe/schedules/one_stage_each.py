@@ -156,7 +156,7 @@ def one_f_one_b(stages: int, microbatches: int) -> Schedule:
     source="Fan et al. 2020, arXiv 2007.01045, where it is schedule B",
 )
 def eager_one_f_one_b(stages: int, microbatches: int) -> Schedule:
-    """1F1B with forwards for as long as a gradient takes to come back: for slow links.
+    """1F1B for slow links: forwards fill the time until the first gradient comes back.
 
         F0 F1 F2 F3    B0       B1    B2    B3
            F0 F1 F2 B0    F3 B1    B2    B3

@@ -67,7 +67,7 @@ def write_playground(folder: Path, pyodide: Path | None = None) -> int:
     """Write the playground; return the bytes that a browser loads for its engine.
 
     Args:
-        folder: a new one.
+        folder: the folder to create.
         pyodide: the folder of the unpacked npm package, which is copied; if None,
             browsers load it from `PYODIDE`.
     """

@@ -190,7 +190,7 @@ def run(sides: list) -> dict:
 
 
 def headline() -> str:
-    """Return the sentence of the first run, next to the second and a longer one."""
+    """Return a sentence that compares the first run with the second and a longer."""
     first, second = latest
     if first.trace is None or not first.trace.spans:
         return ""
