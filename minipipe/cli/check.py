@@ -79,7 +79,7 @@ def table() -> dict[str, list[Run]]:
         ]
     for example in EXAMPLES:
         modes = ["never", "always", *([SELECTIVE] if example is attention else [])]
-        # of one sample, batch norm has no variance
+        # batch norm needs micro-batches of at least 2 samples, for a variance
         M = 3 if example.has_batch_norm else 5
         rows[example.name] = [
             Run(example, name, K=K, M=M, recompute=mode)

@@ -144,7 +144,7 @@ def stage_places(trace: Trace) -> StagePlaces:
 # The boxes.
 
 UNNUMBERED = ("A", "S", "U", "G")  # actions on many micro-batches
-MARK_HEIGHT = 0.94       # of a line, which stands for work without duration; a box has HEIGHT
+MARK_HEIGHT = 0.94       # the height of a line for work without duration; a box has HEIGHT
 
 
 class Box(NamedTuple):

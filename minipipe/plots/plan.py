@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from ..planning.search import Plan
 
-PARTS = {  # name of a part of a step in the legend: (colour of Okabe and Ito, the parts of an estimate)
+PARTS = {  # part of a step in the legend: (colour of Okabe and Ito, which parts of an estimate)
     "products": ("#0072B2", ["products"]),
     "attention": ("#56B4E9", ["attention"]),
     "elementwise, sums, update": ("#009E73", ["elementwise", "accumulation", "launches", "optimizer"]),
@@ -26,7 +26,7 @@ PARTS = {  # name of a part of a step in the legend: (colour of Okabe and Ito, t
     "messages between stages (K)": ("#E69F00", ["messages"]),
     "bubble": ("#FFFFFF", ["bubble"]),
 }
-KINDS = {  # name of a kind of bytes in the legend: (colour, the kinds of an estimate)
+KINDS = {  # kind of bytes in the legend: (colour, which kinds of an estimate)
     "parameters": ("#0072B2", ["parameters"]),
     "gradients": ("#56B4E9", ["gradients"]),
     "optimizer state": ("#009E73", ["optimizer"]),

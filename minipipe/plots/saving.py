@@ -157,8 +157,8 @@ def _memory_counters(trace, threads, unit):
 # The film: time sweeps over the timeline.
 
 N_FRAMES = 100
-INTERVAL = 100  # milliseconds for which a frame is seen
-HOLD = 1000     # milliseconds for which the last frame is seen, before the film begins again
+INTERVAL = 100  # milliseconds for which a frame is shown
+HOLD = 1000     # milliseconds for the last frame, before the film begins again
 LINE = 2        # pixels of the axis at the bottom, which the white rectangle does not cover
 
 
@@ -197,8 +197,8 @@ def film(trace: Trace, path: str | PathLike, title: str | None = None) -> None:
 
 # The file.
 
-DOTS_PER_INCH = 150  # of pictures
-OTHERS = {  # ending of a file that is not a picture -> a function (trace, path, title)
+DOTS_PER_INCH = 150  # the resolution of pictures
+OTHERS = {  # ending -> a function (trace, path, title), beside those of pictures
     "gif": film,
     "html": lambda trace, path, title: path.write_text(html(trace, title), encoding="utf-8"),
     "json": lambda trace, path, title: path.write_text(json.dumps(chrome_trace(trace)), encoding="utf-8"),

@@ -92,7 +92,7 @@ def _of_chimera(K, M, F, B):
 
 
 def _alive_in_chimera(K, M, device):
-    n = min(M, K) // 2  # of each direction
+    n = min(M, K) // 2  # micro-batches in each direction
     return min(n, K - device) + min(n, device + 1)
 
 

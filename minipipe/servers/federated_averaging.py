@@ -30,11 +30,11 @@ class Round(NamedTuple):
     `J` is the mean of the clients' costs in their last pass, weighted by samples.
     """
 
-    number: int  # from 1
-    chosen: tuple  # the clients
+    number: int  # 1 for the first round
+    chosen: tuple  # the indices of its clients
     J: float
-    bytes_down: int  # from the server
-    bytes_up: int  # to the server
+    bytes_down: int  # sent by the server
+    bytes_up: int  # sent to the server
     ticks: float
 
 

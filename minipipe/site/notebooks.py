@@ -56,7 +56,7 @@ def page_of_notebook(path: Path) -> tuple[str, str]:
     body = re.sub(r'(href="\d\d_\w+)\.ipynb', r"\1.html", body)
     body = body.replace('href="README.md"', 'href="index.html"')  # the list of all notebooks
     body = body.replace(f"http://127.0.0.1:{PORT}/live/", "../live/")  # the playground of this site
-    for link in set(re.findall(r'src="([^":]+)"', body)):  # pictures in the notebooks' folder
+    for link in set(re.findall(r'src="([^":]+)"', body)):  # a picture in a file
         picture = b64encode((path.parent / link).read_bytes()).decode()
         body = body.replace(f'src="{link}"', f'src="data:image/png;base64,{picture}"')
     heading = re.search(r"^# (.*)", "".join(cells[0]["source"]), re.MULTILINE)

@@ -47,7 +47,7 @@ def _paragraph(text: str) -> str:
         return f"<pre>{escape(dedent(text))}</pre>"
     if not text.startswith("Args:\n"):
         return f"<p>{_prose(text)}</p>"
-    arguments = re.split(r"\n(?! )", dedent(text.removeprefix("Args:\n")))  # of one line or more
+    arguments = re.split(r"\n(?! )", dedent(text.removeprefix("Args:\n")))  # each has one line or more
     rows = (argument.split(": ", 1) for argument in arguments)
     return f"<dl>{''.join(f'<dt>{names}</dt><dd>{_prose(words)}</dd>' for names, words in rows)}</dl>"
 
