@@ -187,8 +187,8 @@ def check_depth(texts: Sequence[str], options: Namespace) -> None:
     deep = [name for name, make in SCHEDULES.load().items() if "v" in signature(make).parameters]
     if not any(is_name(one) and name_of(one) in deep for one in texts):
         raise ValueError(
-            f"--stages-per-device {options.stages_per_device} is for {', '.join(deep)}: another schedule "
-            "says itself how many stages a device has, so leave it out"
+            f"--stages-per-device {options.stages_per_device} is for {', '.join(deep)}: other schedules fix "
+            "the stages per device, so leave it out"
         )
 
 

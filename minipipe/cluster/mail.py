@@ -178,7 +178,7 @@ def start_to_wait(device: Device, lane: Lane, label: Any, source: int | str) -> 
     names = {name for _, name in device.waiting} if source is ANY else ()
     if label in device.choosing or label in names or (source, label) in device.waiting:
         words = f"two lanes of device {lane.device} wait for {label}"
-        raise ValueError(f"{words}: let one of them receive it and send it to the other")
+        raise ValueError(f"{words}: let one send it to the other")
     lane.waits_for = label, source, False
     if source is ANY:
         device.choosing[label] = lane

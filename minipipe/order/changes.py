@@ -85,8 +85,8 @@ def in_copies(schedule: Schedule, n: int, per: int | None = None) -> Schedule:
     per = M if per is None else whole_number("per", per, 1)
     if M % per:
         raise ValueError(
-            f"per={per} does not divide the {M} micro-batches of {schedule.name!r}: use as many as each "
-            "mini-batch has"
+            f"per={per} does not divide the {M} micro-batches of {schedule.name!r}: use the number of "
+            "micro-batches in each mini-batch"
         )
     check_number_of_actions(n * sum(map(len, schedule.devices)))
     if n == 1:
@@ -94,7 +94,7 @@ def in_copies(schedule: Schedule, n: int, per: int | None = None) -> Schedule:
     with_sums = "U" in schedule.kinds and not schedule.kinds & MEETING
     devices, copy_of, versions = [], [0] * (n * M), [[0] * (n * M) for _ in schedule.versions]
     for c in range(n):
-        places = [i // per * per * n + c * per + i % per for i in range(M)]  # new indices of its micro-batches
+        places = [i // per * per * n + c * per + i % per for i in range(M)]  # its new micro-batches
         for order in schedule.devices:
             steps: list[Action | Overlap] = []
             for action in order:

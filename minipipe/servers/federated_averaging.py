@@ -102,7 +102,7 @@ class FederatedAveraging(Network):
         K = len(self.clients)
         self.n_chosen = round(K * fraction)
         if not self.n_chosen:
-            raise ValueError(f"fraction={fraction} of {K} clients selects nobody: use at least {1 / K:g}")
+            raise ValueError(f"fraction={fraction} of {K} clients selects no client: use at least {1 / K:g}")
         self._ticks = ticks_of_each(K, ticks, speeds, "clients")
         links_between(link, 1 + self.n_chosen)
         self._link, self._ports = link, checked_ports(ports, 1 + self.n_chosen)

@@ -138,7 +138,7 @@ class ParameterServer(Network):
         smallest = min(X.shape[-1] for X, _ in batches)
         if n_parts > smallest:
             raise ValueError(
-                f"workers={n_parts} exceeds the batch of m={smallest} samples, of which each needs one: use "
+                f"workers={n_parts} exceeds the batch of m={smallest} samples, and each needs one: use "
                 f"at most {smallest}, or a larger batch"
             )
         self._parameters.check()

@@ -412,7 +412,7 @@ def test_every_sample_is_with_one_client(skewed, sizes):
 
 
 @pytest.mark.parametrize("options, words", [
-    ({"fraction": 0.1}, "fraction=0.1 of 3 clients selects nobody: use at least 0.333"),
+    ({"fraction": 0.1}, "fraction=0.1 of 3 clients selects no client: use at least 0.333"),
     ({"clients": []}, "clients is an empty list"),
     ({"clients": [3]}, r"clients\[0\] must be a pair"),
     ({"speeds": [1, 1]}, "speeds has 2 numbers for 3 clients"),
