@@ -195,7 +195,7 @@ class BinaryCrossEntropy(Loss):
 
 
 def _apply_where(relevant, function, values, factors):
-    """Return factors * function(values) where `relevant`, else 0."""
+    """Return factors * function(values); where not `relevant`, `factors` must be 0."""
     # 1 in the type of the factors, Rational for Rationals
     safe = np.where(relevant, values, factors * 0 + 1)
     return factors * function(safe)

@@ -355,7 +355,7 @@ def _for_each_stage(n, n_stages):
 
 
 def _segments(action, segments):
-    """Return an action of each segment; of an overlap, the first of both, and so on."""
+    """Return an action for each segment; an overlap pairs those of its two actions."""
     if action.kind == "F&B":
         pairs = zip_longest(*(_segments(part, segments) for part in action.parts))
         return [Overlap(*pair) if None not in pair else pair[0] or pair[1] for pair in pairs]

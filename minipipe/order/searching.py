@@ -151,7 +151,13 @@ def _is_new(known, times):
 
 
 class _Node(NamedTuple):
-    """A partial schedule: tasks done, as bits; when devices are free, tasks ended."""
+    """A partial schedule.
+
+    Args:
+        done: the tasks that are done, as bits.
+        free: for each device, the tick from which on it is free.
+        ends: for each task, the tick at which it ends; None if it is not done.
+    """
 
     done: int
     free: tuple
@@ -205,7 +211,7 @@ class _Problem:
         return _Node(done | 1 << task, free, ends)
 
     def earliest_starts(self, node):
-        """Return the first tick for each task left of `node`, else None."""
+        """Return each task's earliest start after `node`; None if it is done."""
         ends, starts = list(node.ends), [None] * len(node.ends)
         for task, end in enumerate(node.ends):
             if end is None:

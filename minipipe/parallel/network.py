@@ -148,9 +148,9 @@ class Parallel(Network):
         # for each layer, its (stage, index there)
         self._place_of = [(s, index) for s, count in enumerate(counts) for index in range(count)]
         self._run: Any = None
-        self._optimizer: Optimizer | None = None  # the user's, during a run with updates
-        self._wires: Any = None  # the `Wires` of the order, for all its runs
-        self._layout: Any = None  # the `Layout` of the order, for all its runs
+        self._optimizer: Optimizer | None = None  # the optimizer of a run with updates
+        self._wires: Any = None  # the wires of the order, the same for all runs
+        self._layout: Any = None  # where the parameters are, the same for all runs
         self._from_all_ranks: list[tuple] | None = None  # the gradients that ranks have broadcast
         self._memory: dict = {}  # optimizer state after the last step
         self._ranks = Ranks(self._options, self.schedule, self.layers, counts)

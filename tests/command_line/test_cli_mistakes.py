@@ -144,7 +144,7 @@ NOT_READ = [
 ]
 
 
-def test_words_that_no_command_takes_are_told_in_one_line(capsys):
+def test_unknown_arguments_are_refused_in_one_line(capsys):
     for words, sentence in NOT_READ:
         status, out, complaint = run(capsys, words)
         assert status == 2 and sentence in complaint, f"{words}: {complaint}"

@@ -145,7 +145,7 @@ def test_layers_may_come_from_a_generator():
     assert mp.measure(generator(), LOSS, 2, X, Y, rounds=1).F
 
 
-def test_lists_will_do_for_a_loss_and_for_accuracy():
+def test_loss_and_accuracy_accept_lists():
     loss = mp.MeanSquaredError()
     assert loss.forward([[1.0, 3.0]], [[0, 1]]) == 1.25 and loss.backward().tolist() == [[0.5, 1.0]]
     assert mp.accuracy([[1.0, 0.0], [0.0, 1.0]], [[1, 1], [0, 0]]) == 0.5
@@ -185,7 +185,7 @@ def test_failed_pipelines_and_those_without_a_flush_are_copied():
     assert_same(parameters(twin.layers), parameters(pipe.layers))
 
 
-def test_the_parts_of_a_pipeline_cannot_be_replaced():
+def test_layers_loss_and_sizes_of_a_pipeline_cannot_be_replaced():
     pipe, net = pipeline(), network()
     for name in ("layers", "loss", "n_stages", "n_microbatches"):
         for model in (pipe, net) if name in ("layers", "loss") else (pipe,):

@@ -307,7 +307,7 @@ def test_options_that_break_a_rule_are_refused_by_its_sentence():
     assert_refused(BROKEN.values())
 
 
-def test_copies_that_are_no_replicas_are_refused():
+def test_copies_that_are_not_replicas_are_refused():
     """Backwards of the second copy come in another order than its forwards; or only some stages have one."""
     other = Schedule.from_text(["0F0 0F1 0B0 0B1", "0F2 0F3 0B3 0B2"], 4, copy_of=(0, 0, 1, 1))
     two_stages = dict(replicas=2, stages=2, microbatches=4)

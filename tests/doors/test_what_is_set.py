@@ -88,7 +88,7 @@ WAYS = ["own layer", "constructor", "assigned before", "assigned", "assigned aft
     pytest.param(way, marks=[] if way in WAYS[::4] else pytest.mark.slow) for way in WAYS
 ])
 @each_network
-def test_assigned_values_train_as_floats_or_are_refused(make, way):
+def test_assigned_parameters_train_as_floats_or_are_refused(make, way):
     for kind, (W, b, words) in KINDS.items():
         if words is not None:
             words = words if way == "own layer" or kind == "a number" else words.partition("|")[0]

@@ -150,7 +150,7 @@ FOUND = {
 }
 
 
-def test_there_is_a_recipe_for_each_package_that_is_found():
+def test_each_registry_has_a_recipe_for_a_new_entry():
     assert sorted(FOUND) == ["collectives", "layers", "losses", "optimizers", "schedules"]
     for path, text, command in FOUND.values():
         assert not (HOUSE / path).exists(), f"{path} is in the package already: take another example"

@@ -277,7 +277,7 @@ def test_cells_equal_the_full_batch_wherever_they_are_cut(recompute):
         assert_equals_full_batch(pipe, X, Y)
 
 
-def test_no_derivative_is_a_derivative_of_zero():
+def test_a_missing_derivative_counts_as_zero():
     cell, A_prev, (dA, dA_second) = cell_with_data(*CELLS["normal"])
     cell.forward(A_prev)
     with_none, with_zeros = cell.backward((dA, None)), cell.backward((dA, 0 * dA_second))

@@ -71,7 +71,7 @@ def test_with_a_limit_bytes_are_counted():
     assert limited.trace == asked.trace
 
 
-def test_ticks_count_too():
+def test_ticking_counts_the_same_bytes_as_running():
     whole, stepped = (NETWORKS["Pipeline"](count_bytes=True) for _ in range(2))
     whole.forward_backward(*mini_batch())
     stepped.start(*mini_batch())

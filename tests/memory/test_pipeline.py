@@ -95,7 +95,7 @@ def test_the_last_stage_stashes_its_own_labels_only():
     assert bytes_by_kind({"stash": pipe.stages[0].stash}) == {"stash": 8 * 2 * (4 + 3 + 3)}
 
 
-def test_programs_let_go_of_what_they_have_received_and_sent():
+def test_programs_drop_the_arrays_that_they_received_and_sent():
     """What nobody needs any more is freed, not kept alive by a program that waits for its next message."""
     arrays = []
 
@@ -249,7 +249,7 @@ def test_a_run_that_fails_leaves_parameters_and_can_be_run_again():
     assert free.forward_backward(X, Y) == pipeline().forward_backward(X, Y)
 
 
-def test_parameters_set_after_a_failed_run_are_used_by_the_next():
+def test_parameters_can_be_set_after_a_failed_run():
     """A second try begins with what the user has set in between, and not with what was before the first."""
     order = with_updates(build("1f1b", 3, 4))
     pipes = [mp.Pipeline(LAYERS, mp.MeanSquaredError(), 3, 4, schedule=order) for _ in range(2)]

@@ -95,7 +95,7 @@ def test_all_devices_of_all_splits_do_the_same_work(runs):
         assert sum(net.trace.busy_ticks()) == 48 and len(set(net.trace.busy_ticks())) == 1, name
 
 
-def test_every_number_is_held_once_or_by_every_copy(runs):
+def test_every_weight_is_held_once_or_by_every_replica(runs):
     for name, net in runs.items():
         counts = [np.zeros((n, n_prev), int) for n_prev, n in zip(SIZES, SIZES[1:])]
         shown, there = set(), set()

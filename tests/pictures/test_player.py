@@ -167,7 +167,7 @@ def test_two_players_in_a_notebook_do_not_disturb_each_other(tmp_path):
 
 
 @in_a_browser
-def test_where_no_script_runs_the_pictures_stay(tmp_path):
+def test_pictures_are_shown_without_scripts(tmp_path):
     page = re.sub("<script.*?</script>", "", notebook_of(TRACE, SCHEDULE), flags=re.DOTALL)
     seen = browse(tmp_path, page, OF_BOTH + "results.seen = [shown(), heights()]; report();")
     assert seen["seen"] == [[True, True], [0, 0]]

@@ -211,7 +211,7 @@ def test_a_limit_of_memory_that_is_broken_is_named():
     assert (found["memory"]["limits"], len(found["over"])) == ([0, 0], 2)
 
 
-def test_what_cannot_be_had_is_refused_in_the_words_of_the_package():
+def test_impossible_settings_are_refused_with_the_packages_message():
     for asked, words in (
         ({"schedule": "chimera", "K": 3}, "chimera needs an even number of devices"),
         ({"F": "fast"}, "'fast' is not a number: write 2, 0.1 or 1/3, or one for each device: 1 1 2 1"),
@@ -224,7 +224,7 @@ def test_what_cannot_be_had_is_refused_in_the_words_of_the_package():
         assert words in run(asked)["refused"], asked
 
 
-def test_copies_and_shards_exchange_in_lanes_and_for_so_many_ticks():
+def test_replicas_and_shards_exchange_in_lanes_for_the_stated_ticks():
     """A copy sends an N-th of its gradients to each other one and gets an N-th back: links do so at once."""
     alone = run({"K": 2, "M": 2})
     copies = run({"K": 2, "M": 2, "D": 4, "gradients": 2})
@@ -430,7 +430,7 @@ def test_a_certificate_comes_from_a_second_engine(page):
 
 
 @in_chromium
-def test_what_is_saved_can_be_read_again(page, tmp_path):
+def test_a_saved_file_can_be_read_again(page, tmp_path):
     page.until(LIVE)
     put(page, s="zb-h1", vs="none", K=3, M=4)
     trace = simulate(build("zb-h1", 3, 4))

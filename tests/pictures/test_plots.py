@@ -240,7 +240,7 @@ def test_a_shared_memory_axis_holds_all_curves():
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb-v", "looped"])
-def test_micro_batches_alive_are_those_whose_backward_is_to_come(name):
+def test_micro_batches_are_alive_until_their_backward_ends(name):
     trace = mp.simulate(build(name, 4, 4))
     for device in range(trace.n_devices):
         last = {s.label[1:]: s.end for s in trace.spans_of(device) if s.label.kind in "BW"}

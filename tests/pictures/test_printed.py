@@ -38,7 +38,7 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch, ending):
     assert path.read_bytes() == before and [*tmp_path.iterdir()] == [path]
 
 
-def test_a_name_that_says_no_format_is_refused(tmp_path):
+def test_a_file_name_without_a_format_is_refused(tmp_path):
     assert_refused([
         (lambda: TRACE.save(tmp_path / "run.docx"), "its name must end in one of ....gif, .html, ....png"),
         (lambda: TRACE.save(tmp_path / "nowhere/run.png"), "there is no folder"),
@@ -87,7 +87,7 @@ def test_each_tick_says_what_the_devices_did():
 
 # ---- printed ----
 
-def test_text_goes_on_below_when_it_is_wide():
+def test_wide_text_continues_below():
     assert plots.text(mp.simulate(build("gpipe", 2, 2)), width=12) == (
         "tick      0         5\n"
         "device 0  F0F1......B1\n"
@@ -168,7 +168,7 @@ def all_forwards_first(device, K, M):
     return [f"F{i}" for i in range(M)] + [f"B{i}" for i in range(M)]
 
 
-def test_a_row_has_what_was_counted_in_the_run():
+def test_a_row_of_a_comparison_has_the_counts_of_its_run():
     found = mp.compare("naive", "gpipe", "1f1b", devices=4, microbatches=8)
     head, *rows = repr(found).splitlines()[:4]
     assert head.split() == ["schedule", "makespan", "idle", "peak", "messages"]

@@ -215,7 +215,7 @@ def page(tmp_path_factory):
 
 
 @of_notebooks
-def test_text_code_and_what_came_out_stand_in_the_page(page):
+def test_text_code_and_outputs_are_in_the_page(page):
     title, body = page
     assert title == "01 · One < two" and "<h1" in body
     assert re.search(r"<pre>1 &lt; 2\n?</pre>", body) and '<span class="nb">print</span>' in body
@@ -231,7 +231,7 @@ def test_formulas_are_mathml_within_details_too(page):
 
 
 @of_notebooks
-def test_what_is_folded_away_in_the_notebook_is_so_in_the_page(page):
+def test_outputs_folded_in_the_notebook_are_folded_in_the_page(page):
     _, body = page
     folded = re.search(r"<details><summary>What came out:</summary>(.*?)</details>", body, re.DOTALL)[1]
     picture = b64encode(png()).decode()

@@ -182,7 +182,7 @@ def test_the_slowest_share_explains_the_cell_it_is_made_from():
     ("AmoebaNet-D", (18, 256), TPU_V2, TABLE_2["AmoebaNet-D"], {1: 0.09, 4: 0.09, 32: 0.011}),
     ("Transformer", (24,), P100, TABLE_3["Transformer"], {32: 0.013}),
 ])
-def test_relative_throughput_hardly_depends_on_the_share_of_the_peak(family, size, device, published, bounds):
+def test_the_share_of_the_peak_matters_as_little_as_stated(family, size, device, published, bounds):
     def cell(device, K, M):
         return samples_per_second(family, size, K, M, device) / samples_per_second(
             family, size, *min(published), device

@@ -262,7 +262,7 @@ def test_pipelines_cut_themselves(by):
     (mp.Cut(3), [2, 2, 1]), (mp.Cut([1, 3, 1]), [1, 3, 1]), (mp.Cut(3, "parameters"), partition(LAYERS, 3)),
     (mp.Cut(2, "macs"), [2, 3]), (mp.Cut(2, lambda layer, shape: 20 - math.prod(shape)), [1, 4]),
 ])
-def test_networks_and_planning_cut_alike(cut, counts):
+def test_networks_and_planning_cut_equally(cut, counts):
     """Measuring has a sample of its own, the micro-batch."""
     pipe = mp.Pipeline(LAYERS, LOSS, replace(cut, sample=(X, Y)), 2)
     assert [len(stage.layers) for stage in pipe.stages] == counts

@@ -446,7 +446,7 @@ def test_hostile_arguments_and_configs_raise_one_readable_error(tmp_path):
         assert words in str(refused.value), str(refused.value)
 
 
-def test_a_model_that_fits_nowhere_fits_on_what_the_sentence_says():
+def test_a_model_that_is_too_large_fits_on_the_nodes_that_the_error_names():
     model = MODELS["llama3-405b"]
     assert plan(model, replace(TWO_NODES, nodes=32), 64).best.fits
     with pytest.raises(ValueError, match="use 32 nodes"):

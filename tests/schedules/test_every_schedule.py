@@ -92,7 +92,7 @@ def exists(name, K, M):
 
 
 @EVERY
-def test_orders_match_the_facts_in_the_registry(name):
+def test_its_orders_have_the_stated_facts(name):
     facts = FACTS[name]
     for (K, M), order in orders_of(name).items():
         assert (len(order.devices), order.n_stages) == (K, K * facts.stages_per_device)
@@ -156,7 +156,7 @@ def test_a_closed_form_holds_for_equal_passes_and_large_m(name):
         assert facts.alive is None or facts.peaks(K, 4 * K) is not None, f"alive of {name}, K={K}"
 
 
-def test_closed_forms_know_messages_and_a_w_of_any_length():
+def test_closed_forms_hold_with_messages_and_a_w_of_any_length():
     """1F1B waits for 2 (K - 1)/K of a message with each micro-batch, and the other three only at the ends."""
     for K, M, c, ticks in [(4, 16, 0.5, 71), (4, 16, 1, 85), (8, 32, 0.25, 134)]:
         assert FACTS["1f1b"].ticks(K, M, c=c) == ticks
@@ -225,14 +225,14 @@ def test_a_run_without_a_flush_uses_the_versions_of_its_order(name, engine):
 
 
 @EVERY
-def test_a_schedule_can_be_read_from_its_text(name):
+def test_it_is_equal_after_a_round_trip_through_its_text(name):
     for order in orders_of(name).values():
         again = Schedule.from_text(str(order), order.n_microbatches, name, order.copy_of, order.versions)
         assert again == order
 
 
 @EVERY
-def test_a_schedule_can_be_read_from_pytorchs_table_if_that_has_its_actions(name):
+def test_it_is_equal_after_a_round_trip_through_pytorchs_table(name):
     for order in orders_of(name).values():
         if order.asynchronous:
             with pytest.raises(ScheduleError):

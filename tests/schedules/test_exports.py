@@ -68,7 +68,7 @@ def test_copies_of_the_network_are_read_off_the_table(schedule):
     "0F0,0B0\n1F0,1B0,0F1,1F1,1B1,0B1",            # stage 1 is in one place for both
     "0F0,1F1,1B1,0B0\n0F1,0B1",                     # a stage is missing
 ])
-def test_an_incomplete_copy_of_the_network_is_a_fault(table):
+def test_an_incomplete_replica_is_a_fault(table):
     faults = Schedule.from_csv(table).faults()
     assert any("is on devices 0, 1: a stage's parameters are on one device only, unless there are replicas"
                in fault and "say so by copy_of" in fault for fault in faults)
@@ -87,7 +87,7 @@ def test_cells_of_communication_are_left_out_with_a_note():
 
 
 @pytest.mark.parametrize("name", ["gpipe", "1f1b", "zb-h1", "zb-v"])
-def test_cells_stand_where_a_run_with_steps_of_one_tick_has_them(name):
+def test_cells_match_a_run_in_which_each_action_takes_one_tick(name):
     schedule = build(name, 4, 6)
     trace = mp.simulate(schedule, mp.Costs(**{kind: [1] * schedule.n_stages for kind in "FBIW"}))
     rows = [line.split(",") for line in schedule.to_csv().splitlines()]
@@ -127,13 +127,13 @@ def test_all_malformed_cells_are_named_at_once():
     ("\n", "the table has no actions"), (",,\n,", "the table has no actions"),
     ('0F0,"' + "x" * 200_000, "not a table"),
 ])
-def test_a_table_without_actions_is_refused(text, words):
+def test_texts_that_are_not_tables_of_actions_are_refused(text, words):
     with pytest.raises(ScheduleError) as caught:
         Schedule.from_csv(text)
     assert words in str(caught.value)
 
 
-def test_actions_that_pytorch_lacks_are_not_written(tmp_path):
+def test_actions_without_a_cell_in_pytorchs_table_are_not_written(tmp_path):
     with pytest.raises(ScheduleError, match=r"'gpipe\+recompute' recomputes \(0R1\).*torch.utils.checkpoint"):
         with_recompute(build("gpipe", 2, 2)).to_csv(tmp_path / "x.csv")
     with pytest.raises(ScheduleError, match=r"updates weights on the way \(0U0\)"):

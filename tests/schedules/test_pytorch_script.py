@@ -40,7 +40,7 @@ def test_the_script_holds_the_table_and_the_costs(name):
     (build("pipedream", 2, 2), Costs(), "updates"),
     (build("1f1b", 2, 2), Costs(F=1, B=3, I=1, W=1), "B = I \\+ W"),
 ])
-def test_what_pytorch_cannot_run_is_refused(schedule, costs, words):
+def test_schedules_that_pytorch_cannot_run_are_refused(schedule, costs, words):
     with pytest.raises(ScheduleError, match=words):
         script_of(schedule, costs)
 

@@ -85,7 +85,7 @@ DOORS = {  # name -> function of what says a schedule
 
 @pytest.mark.parametrize("door", DOORS)
 @pytest.mark.parametrize("says", SAYS)
-def test_every_entry_point_takes_every_kind_of_schedule(says, door, tmp_path):
+def test_every_public_function_takes_it(says, door, tmp_path):
     assert DOORS[door](SAYS[says][0](tmp_path)) == DOORS[door](GPIPE)
 
 
@@ -107,7 +107,7 @@ def test_a_schedule_converts_numpy_numbers_to_python_numbers():
 
 
 @pytest.mark.parametrize("number", [np.bool_(False), False, 0.0, np.float64(0), "0", None], ids=repr)
-def test_numbers_of_actions_are_whole(number):
+def test_stage_and_micro_batch_of_an_action_are_whole_numbers(number):
     for place in ((number, 0), (0, number)):
         with pytest.raises(ScheduleError, match=r"an action: write whole numbers, as in Action\('F', 0"):
             Schedule([[Action("F", *place), Action("B", 0, 0)]], 1, 1)
@@ -165,7 +165,7 @@ def lost(device, K, M):
 
 
 @pytest.mark.parametrize("door", ["build", "Pipeline", "compare", "simulate", "check"])
-def test_an_exception_in_a_schedule_function_is_raised_unchanged(door):
+def test_an_error_in_a_users_function_passes_through(door):
     with pytest.raises(KeyError, match="lost") as caught:
         DOORS[door](lost)
     assert caught.traceback[-1].name == "lost"
@@ -196,7 +196,7 @@ WRONG = [
 
 @pytest.mark.parametrize("door", ["build", "compare", "simulate"])
 @pytest.mark.parametrize("what, words", WRONG)
-def test_values_that_are_not_schedules_raise_a_readable_error(what, words, door):
+def test_values_that_are_not_schedules_are_refused_in_a_sentence(what, words, door):
     with pytest.raises(ValueError, match=re.escape(words)):
         DOORS[door](what)
 

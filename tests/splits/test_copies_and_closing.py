@@ -201,7 +201,7 @@ def test_an_update_and_an_all_reduce_can_deadlock():
     ]
 
 
-def test_an_all_reduce_that_waits_for_another_is_no_deadlock():
+def test_an_all_reduce_that_waits_for_another_is_not_a_deadlock():
     """The last device has started both; the sum of stage 1 waits for that of stage 0, which comes last."""
     lines = ["0F1 0B1 0A1", "1F1 1B1 1A1", "0F0 1F0 1B0 0B0 0A0 1A0"]
     assert Schedule.from_text(lines, **TWO).faults() == []

@@ -105,7 +105,7 @@ def test_memory_is_counted_in_bytes_of_arrays_really_held():
     assert trace.peak_bytes() == [800]
 
 
-def test_what_a_program_receives_last_is_counted():
+def test_the_last_message_that_a_program_receives_is_counted():
     kept = []
 
     def left():
@@ -149,7 +149,7 @@ def test_an_error_in_a_compute_stops_the_run_for_good():
         cluster.tick()
 
 
-def test_a_device_counts_in_numbers_of_its_own():
+def test_fractions_stay_exact_beside_a_device_in_floats():
     """Another device that works at the same tick in floats does not make floats of exact fractions."""
     def program(device, ticks):
         for number in range(3):
@@ -332,7 +332,7 @@ def two_lanes(*sources):
     (lambda: Cluster([tell()], holdings=[]), "holdings has 0 functions for 1 devices"),
     (lambda: Cluster([tell()], memory_limit=1), "memory_limit needs holdings"),
 ])
-def test_senseless_arguments_raise_readable_errors(make, words):
+def test_senseless_input_is_refused_in_a_sentence(make, words):
     with pytest.raises((ValueError, TypeError)) as error:
         make()
     assert words in str(error.value)

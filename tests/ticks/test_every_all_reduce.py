@@ -129,7 +129,7 @@ def test_nested_values_keep_their_form_and_their_dtypes(name):
 
 
 @EVERY
-def test_arrays_without_numbers_cost_what_arrays_cost(name):
+def test_meta_arrays_take_the_messages_and_ticks_of_arrays(name):
     for N, n in [(4, 64), (5, 13)]:
         real, meta = [np.ones(n)] * N, [MetaArray(n)] * N
         traces = [run(all_reduce, values, name, link=Link(1), bandwidth=4, gamma=1 / 8)[1]
@@ -224,7 +224,7 @@ def test_the_bits_of_a_tree_do_not_depend_on_the_number_of_ranks(M):
     (8, 2, [1, 1]), (8, 4, [1, 1, 1, 1]), (8, 3, [2, 2, 1]), (12, 3, [1, 1, 1]), (12, 4, [2, 2, 2, 2]),
     (6, 2, [2, 2]), (16, 5, [1, 2, 2, 2, 2]),
 ])
-def test_partial_sums_are_sent_one_for_each_aligned_run(M, N, nodes):
+def test_an_aligned_run_of_terms_is_sent_as_one_partial_sum(M, N, nodes):
     sums = spread([np.ones(60)] * M, N)
     assert [len(tree_sum.pending) for tree_sum in sums] == nodes
     _, trace = run(all_reduce_sum, sums)
@@ -320,7 +320,7 @@ def test_the_other_collectives_give_what_their_names_say(N):
 
 
 @RANKS_AND_MORE
-def test_the_others_take_the_ticks_of_their_formulas(ranks):
+def test_other_collectives_take_the_ticks_of_their_formulas(ranks):
     """512 bytes to each, alpha = 100, beta = 1/16: N - 1 steps of 132; with gamma = beta, 164."""
     for N in ranks:
         chunk = Bytes(512, 1)

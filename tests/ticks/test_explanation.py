@@ -113,7 +113,7 @@ def simulated(name, n_microbatches, F):
     return mp.simulate(build(name, len(F), n_microbatches), mp.Costs(F=F, B=[2 * f for f in F])).explain()
 
 
-def test_rounded_floats_are_no_imbalance():
+def test_rounding_of_floats_is_not_an_imbalance():
     trace = mp.simulate(build("1f1b", 4, 9), mp.Costs(F=0.1, B=0.7), Link(latency=0.3))
     assert "imbalance" not in trace.explain().totals()
 
@@ -314,7 +314,7 @@ def test_a_path_along_a_queue_is_drawn_as_one_line():
     assert [list(line.get_xdata()) for line in queue.lines] == [[1, 11.5]]
 
 
-def test_a_drain_has_words_of_its_own():
+def test_a_drain_is_described_in_its_own_words():
     trace = mp.simulate(build("gpipe", 2, 2))
     drain = next(idle for idle in trace.idle if idle.reason == "drain")
     assert trace.explain().describe(drain) == "device 1 is done and idle for 2 ticks, from 7 to 9"

@@ -354,7 +354,7 @@ def test_longer_work_on_the_critical_path_makes_the_run_longer(setting, data):
 
 @settings(max_examples=30)
 @given(settings_of_runs(most_requests=20))
-def test_memory_is_what_work_has_kept_and_messages_that_wait(setting):
+def test_memory_is_the_kept_arrays_and_the_waiting_messages(setting):
     """Each Compute keeps an array from its start on; a message counts from its arrival to its receipt."""
     kept = [[] for _ in setting.programs]
     trace = ended(setting, kept)[0].trace
