@@ -80,8 +80,10 @@ class MaxPool(Pool):
 
     def forward(self, A_prev: np.ndarray) -> np.ndarray:
         """Return A of A_prev; keep the offset of each window's maximum."""
-        shape = self.output_shape(A_prev.shape)
-        lowest = -np.inf if A_prev.dtype.kind == "f" else A_prev.min() - 1
+        shape, dtype = self.output_shape(A_prev.shape), A_prev.dtype
+        if dtype.kind in "iub":  # in uint8, no number is below all others
+            A_prev = A_prev.astype(np.int64)
+        lowest = -np.inf if dtype.kind == "f" else A_prev.min() - 1
         A = np.full(shape, lowest, A_prev.dtype, like=A_prev)
         kind = np.min_scalar_type(math.prod(self.windows.kernel_size))
         offsets = np.full(shape, 0, kind, like=A_prev)
@@ -90,7 +92,7 @@ class MaxPool(Pool):
             np.maximum(offsets[here], is_larger * kind.type(offset), out=offsets[here])
             np.maximum(A[here], A_prev[there], out=A[here])
         self.cache = A_prev.shape, offsets
-        return A
+        return A.astype(dtype, copy=False)
 
     def backward_input(self, dA: np.ndarray) -> np.ndarray:
         shape, offsets = self.cached(dA, lambda cache: cache[0])

@@ -283,8 +283,11 @@ def test_the_first_of_equal_numbers_has_the_derivative():
 
 def test_padding_of_max_pooling_is_below_every_number():
     A_prev = np.array([-5.0, -3.0]).reshape(1, 2, 1)
-    for number in (np.array, rational):
+    for number in (np.array, rational, np.int64):
         assert np.array_equal(mp.MaxPool1d(2, 1, padding=1).forward(number(A_prev)).ravel(), [-5, -3, -3])
+    for kind in (np.uint8, bool):  # 0 is the least number there, and the maximum of zeros
+        A = mp.MaxPool1d(2, 1, padding=1).forward(np.array([0, 0, 1], kind).reshape(1, 3, 1))
+        assert A.dtype == kind and np.array_equal(A.ravel(), [0, 0, 1, 1])
     # padding counts as 0
     assert np.array_equal(mp.AvgPool1d(2, 1, padding=1).forward(A_prev).ravel(), [-2.5, -4, -1.5])
 
