@@ -11,7 +11,7 @@ from ..order.actions import listing
 from ..order.names import is_name, names_having
 from ..order.reading import build, names_for
 from ..parallel import Parallel
-from ..verification import check as promises_of
+from ..verification import check as report_of
 from ..verification.examples import EXAMPLES, Verdicts, verdicts
 from ..watching import say, with_progress
 from .show import title_of
@@ -108,7 +108,7 @@ def check(options: Namespace) -> int:
     print(f"no faults: {ticks(trace.makespan)} ticks with F=1,B=2; peak micro-batches per device: {peaks}")
     by_name = is_name(options.schedule)  # its formulas are compared, too
     K, M = len(schedule.devices), schedule.n_microbatches
-    report = promises_of(options.schedule if by_name else schedule, devices=K, microbatches=M)
+    report = report_of(options.schedule if by_name else schedule, devices=K, microbatches=M)
     print(report.details())
     return 0 if report else 1
 

@@ -86,7 +86,7 @@ def script_text(schedule: Schedule, costs: Costs, makespan: float) -> str:
     if schedule.n_copies > 1:
         raise ScheduleError(
             f"the schedule {schedule.name!r} has {schedule.n_copies} replicas, and PyTorch runs "
-            "one: export an order of one copy"
+            "one: export an order of one replica"
         )
     ticks = costs.by_stage(schedule.placement, schedule.stages_on).table(schedule.sharing)
     if ticks["B"] != [for_input + for_weight for for_input, for_weight in zip(ticks["I"], ticks["W"])]:

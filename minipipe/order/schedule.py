@@ -212,7 +212,7 @@ class Schedule:
                 each micro-batch passes.
 
         Raises:
-            ScheduleError: some cells are not actions, or the file cannot be read.
+            ScheduleError: some cells are not actions, or there is no such file.
 
         >>> Schedule.from_csv("0F0,,,0B0\\n,1F0,1B0,") == Schedule.from_text(["F0 B0", "F0 B0"])
         True

@@ -124,7 +124,8 @@ def checked_batches(network: Any, batches: Iterable[tuple], in_one_run: bool = F
     pairs = network.checked_batches(batches)
     sizes, n, grain = sorted(X.shape[-1] for X, _ in pairs), network.n_microbatches, network.grain
     smallest, largest = sizes[0], sizes[-1]
-    if grain is not None and n > (n_grains := len(grains_of(smallest, grain))):
+    n_grains = n if grain is None else len(grains_of(smallest, grain))
+    if n > n_grains:
         raise ValueError(
             f"microbatches={n} exceeds the {n_grains} grains of {grain} samples in a batch of "
             f"m={smallest}: a cut would fall into a grain, so use at most {n_grains}, a "
