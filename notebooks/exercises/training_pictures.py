@@ -52,7 +52,7 @@ def grid(rows: dict[str, list[str]], letters: str = "ABCDEFGHIJKL") -> Figure:
             for x, letter in enumerate(letters):
                 good = letter in passed
                 ax.add_patch(plt.Rectangle((x + 0.05, y + 0.05), 0.9, 0.9, color=LIGHT if good else ORANGE))
-                ax.text(x + 0.5, y + 0.5, "passes" if good else "red", ha="center", va="center", fontsize=9,
+                ax.text(x + 0.5, y + 0.5, "passes" if good else "fails", ha="center", va="center", fontsize=9,
                         color="black" if good else "white")
         ax.set_xticks(np.arange(len(letters)) + 0.5, list(letters))
         ax.set_yticks(np.arange(len(rows)) + 0.5, list(rows))
