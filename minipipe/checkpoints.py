@@ -115,7 +115,7 @@ def _write(path, arrays):
 
 
 def _checksum(about: dict, arrays: dict) -> str:
-    """Return a checksum of the text, and of the name, dtype, shape and bytes of each array."""
+    """Return a checksum of the text and of each array, with its name, dtype and shape."""
     digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
     for name in sorted(arrays):
         array = arrays[name]

@@ -118,7 +118,7 @@ def fit(
 
 
 def _plan(model, data, optimizer, epochs, batch_size, learning_rate, first_epoch):
-    """Return [(number of the epoch, mini-batches done, mini-batches, their rates)] for `fit`.
+    """Return [(number of an epoch, mini-batches done, mini-batches, their rates)].
 
     The mini-batches are slices of the samples; only in an interrupted epoch some are
     done. `data` is a `Pass` with the number of samples and the seed.

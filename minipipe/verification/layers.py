@@ -24,7 +24,8 @@ LARGE = 200  # times the data: e^200 is infinite in float32
 
 def checks_of_layer(layer: Layer, shape: tuple) -> list[tuple]:
     """Return the rows of `_report` for `layer` and the `shape` of a sample."""
-    says_splits = layer.splits and is_stated(type(layer), "splits")
+    kind: type = type(layer)
+    says_splits = layer.splits and is_stated(kind, "splits")
     return _rows(Trial(layer, shape), {costs} if says_splits else {costs, splits})
 
 

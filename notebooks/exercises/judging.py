@@ -191,7 +191,7 @@ def judged(part: Part, code: str) -> str:
         return f"Not solved yet: the body of `{hole}` is empty."
     for name in returning(part.solution) - returning(code):
         if name in functions_of(code):
-            return f"`{name}` returns nothing: it ends without a `return`."
+            return f"`{name}` has no `return`, so it returns nothing."
     right, mistakes = known(part)
     yours = seen(part, code, YOURS)
     if same(yours, right):
