@@ -141,7 +141,7 @@ test_mistakes = are_named({
     PUT_TOGETHER: edits(
         BY_SQUARES,
         (" + np.array(means) ** 2", "", "var, with sizes [2, 2], means [2.0, 7.0]"),
-        ("np.array(sizes) / sum(sizes)", "np.ones(len(sizes)) / len(sizes)", "mean, with sizes [3, 3, 2, 2]"),
+        ("np.array(sizes) / sum(sizes)", "np.ones(len(sizes)) / len(sizes)", "micro-batches count alike"),
         ("return [mean, ", "return [[mean], ", "mean, with sizes [2, 2], means [2.0, 7.0] and"),
         ("[mean, weights", "[weights", "values that put_together returns: yours is 1, it must be 2"),
     ),

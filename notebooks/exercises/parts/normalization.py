@@ -47,8 +47,9 @@ DRAWN = "np.random.default_rng([key, first + j]).random(n)"
 PUT_TOGETHER_MISTAKES = [
     (VAR, "size * v", "Your variance has only what is within each micro-batch. Their means differ, too."),
     (VAR, "size * (m - mean) ** 2", "Your variance has only what is between the means, not within."),
-    (VAR, "(v + (m - mean) ** 2) * n / len(sizes)",
-     "In your variance all micro-batches count alike: use sizes."),
+    ("n = sum(sizes)", "n, sizes = len(sizes), [1] * len(sizes)",
+     "Your micro-batches count alike, in the mean and in the variance: use sizes."),
+    (VAR, "size * (v + np.var(means))", "Between the means, too, each micro-batch counts with its size."),
     (MEAN, "sum(means) / len(means)", "Your mean is that of the means: weight each with its size."),
     (VAR, "size * v + (m - mean) ** 2",
      "Your squared distances count once a micro-batch, not once a number."),

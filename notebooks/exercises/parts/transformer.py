@@ -109,7 +109,7 @@ COUNT_PARAMETERS_MISTAKES = [
     ("T * d + ", "", "The positions are missing: d numbers for each of T places."),
     (" + 2 * d", "", "The last LayerNorm is missing: a scale and a shift for each of d rows."),
     (" + 13 * d", "", "In the blocks only the products are counted: biases and LayerNorms make 13 d more."),
-    (BLOCK, "11 * d ** 2 + 12 * d", "Attention has four Linear, one of them after the heads."),
+    (BLOCK, "12 * d ** 2 + 10 * d", "The first b of the MLP has 4 d numbers, one for each hidden unit."),
     ("n_blocks * (", "(", "That has one block: multiply its numbers by n_blocks."),
 ]
 
