@@ -20,7 +20,7 @@ from minipipe.models.amoebanet import Shift
 
 
 def linear_cell(n_prev, n_before):
-    """A cell for features instead of images, without batch norm, so that samples are alone in it."""
+    """A cell for features instead of images, without batch norm, so that samples do not interact."""
     fits = [mp.Linear(n_prev, 2), mp.Linear(n_before, 3)]
     sums = [
         ((mp.ReLU(), 0), (mp.Linear(3, 2), 1)),

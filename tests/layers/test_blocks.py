@@ -132,7 +132,7 @@ def test_macs_are_the_multiplications_that_a_forward_does():
 # --- optimizers
 
 def test_an_optimizer_steps_a_block_as_it_steps_its_parts():
-    """Three updates with nested gradients, among them one whole layer without: each array by itself."""
+    """Three updates with nested gradients; one layer has none. Each array is updated as if it were alone."""
     rng = np.random.default_rng(0)
     block = mp.Chain(mp.Linear(3, 2), mp.Residual(mp.Linear(2, 2), mp.LayerNorm(2)), mp.Linear(2, 1))
     block.initialize(rng)

@@ -199,7 +199,7 @@ def its_second_half_needs_no_dZ_only_where_it_says_so(name):
 
 
 def it_keeps_between_the_halves_only_what_the_second_reads(name):
-    """Each array that is left, spoilt, would spoil dW or db; and none is a part of a larger one.
+    """A change of any array that is left changes dW or db; and none is a view of a larger array.
 
     A layer by itself has none left that no parameter needs.
     """
@@ -454,7 +454,7 @@ def test_a_W_without_its_b_is_refused():
 
 
 def test_no_cache_is_left_below_the_first_layer_with_parameters():
-    """No backward passes there: nobody wants dX."""
+    """The backward stops above these layers, since dX is not needed."""
     net = mp.Sequential([mp.ReLU(), mp.Tanh(), mp.Linear(2, 1), mp.ReLU()], mp.MeanSquaredError())
     net.forward_backward(np.ones((2, 3)), np.ones((1, 3)))
     assert [layer.cache for layer in net.layers] == [None] * 4

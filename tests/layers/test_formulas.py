@@ -146,7 +146,7 @@ def test_norms_equal_loops_over_single_numbers():
 
 
 def test_equal_numbers_are_not_divided_by_0():
-    """Whatever they are, 0 stays: numbers whose mean is exact, with no variance at all."""
+    """Equal numbers whose mean is exact have the variance 0, and X = 0."""
     for (layer, shape), dtype in itertools.product(NORMS, FLOATS):
         layer = layer.copy()
         layer.initialize(np.random.default_rng(0), dtype)

@@ -54,7 +54,7 @@ def test_results_of_layers_are_contiguous(kind):
 
 
 class Turned(mp.Layer):
-    """A = W A_prev, a layer of one's own, all of whose results are views of arrays that lie the other way."""
+    """A = W A_prev, a custom layer whose results are all transposed views."""
 
     def __init__(self, n):
         self.n = n
@@ -78,7 +78,7 @@ class Turned(mp.Layer):
 
 @pytest.fixture
 def met(monkeypatch):
-    """A list of all that a `Linear` is handed or works with, and of the labels that a loss is handed."""
+    """A list of the arrays that a `Linear` gets and uses, and of the labels that a loss gets."""
     arrays = []
 
     def watch(kind, name):
@@ -158,7 +158,7 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("m", [1, 12])
 def test_data_in_another_memory_layout_give_the_same_bits(m, way, met):
-    """One device and a pipeline hand on copies in one piece."""
+    """One device and a pipeline work with contiguous copies."""
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((5, m)), rng.standard_normal((3, m))
     layers = mp.Sequential([mp.Linear(5, 6), mp.Tanh(), mp.Linear(6, 3)], None).layers

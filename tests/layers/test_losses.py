@@ -116,7 +116,7 @@ def test_it_prints_as_the_call_that_makes_it(loss, labels):
 
 @every_loss
 def test_a_loss_in_the_last_stage_equals_the_full_batch(loss, labels):
-    """Of stages, copies and shards, in rational numbers."""
+    """With stages, replicas and shards, in rational numbers."""
     last = [mp.Sigmoid()] if loss.takes == "probabilities" else []
     layers = mp.Sequential([mp.Linear(3, 4), mp.Tanh(), mp.Linear(4, 2), *last], None).layers
     layers = [layer.copy(rational) for layer in layers]

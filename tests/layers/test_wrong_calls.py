@@ -335,7 +335,7 @@ OVERFLOWS = {  # name: (layers, X, words)
 
 @every_model
 def test_an_overflow_is_refused_by_name_and_moves_nothing(make):
-    """Also in an order with updates, where some stages have made theirs by then."""
+    """Also in an order with updates, in which some stages have already updated."""
     for layers, X, words in OVERFLOWS.values():
         model = make(layers, np.float32)
         trained(model, X * 0 + np.arange(8, dtype=np.float32) / 8, ZEROS, mp.SGD(0.1))
@@ -364,7 +364,7 @@ def test_predictions_refuse_an_overflow(make):
 
 @both_models
 def test_running_statistics_that_overflow_refuse_the_step(make):
-    """Those of the first layer have been moved by then."""
+    """Those of the first layer have already been updated when the error is raised."""
     class Enlarging(mp.BatchNorm):
         def commit(self, moments):
             super().commit(moments._replace(M2=moments.M2 * np.float32(2.0**127)))
@@ -382,7 +382,7 @@ SEEN = mp.Chain, mp.Embedding  # the layers of a Chain are; tokens are not numbe
 UNSEEN = [name for name, (layer, _) in LAYERS.items() if not (layer.can_overflow or isinstance(layer, SEEN))]
 
 
-def test_layers_whose_output_is_not_looked_at_cannot_overflow():
+def test_layers_whose_output_is_not_checked_cannot_overflow():
     """The largest numbers that there are, of either sign, stay finite."""
     for name in UNSEEN:
         layer, A_prev, _ = ready(name, dtype=np.float32)

@@ -444,7 +444,7 @@ def test_checkpoints_do_not_depend_on_how_state_is_split(tmp_path):
 
 
 def test_optimizer_state_of_shards_survives_a_checkpoint(tmp_path):
-    """Their bits are others than those of one device; so a file of one goes through shards, and back."""
+    """Shards give other bits than one device; so a file of one device goes through shards, and back."""
     first, second = tmp_path / "first", tmp_path / "second"
     one, adam = splits()["whole"](), mp.Adam(0.01)
     one.train([(X, Y)] * 2, adam)

@@ -21,7 +21,7 @@ rng = np.random.default_rng(0)
 
 
 class MyLinear(mp.Linear):
-    """A layer of one's own that computes something else than its base."""
+    """A custom layer that computes something else than its base."""
 
     def forward(self, A_prev):
         return -super().forward(A_prev)
@@ -34,7 +34,7 @@ class MyLinear(mp.Linear):
 
 
 class MyAttention(mp.MultiHeadAttention):
-    """A layer of one's own that computes what its base does."""
+    """A custom layer that computes what its base does."""
 
 
 class Dense(mp.layers.Layer):
@@ -71,7 +71,7 @@ class Scale(mp.layers.Layer):
 
 
 class Twice:
-    """Twice what the block does that it is mixed into."""
+    """A mixin that doubles what its block computes."""
 
     def through(self, A_prev):
         return 2 * super().through(A_prev)
@@ -198,7 +198,7 @@ def test_wrong_splits_of_a_layer_are_refused(kind, splits, words):
 
 
 def test_with_one_shard_splits_are_not_read():
-    """As of an activation with a W of its own, whose base says something of one without."""
+    """These state no axis for W, which two shards would refuse."""
     layer = Scale(3)
     layer.splits = {"units": {}}
     net = mp.Parallel(exact([mp.Linear(3, 3), layer]), LOSS, replicas=2, stages=2)
