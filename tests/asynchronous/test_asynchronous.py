@@ -187,7 +187,7 @@ def test_wrong_versions_or_copy_of_are_named_by_all_readers(changes, words):
         assert words in str(error.value)
 
 
-def test_a_limit_of_nan_lets_nothing_pass():
+def test_a_limit_of_nan_micro_batches_is_exceeded_by_every_device():
     """NaN is below, above and equal to nothing: compared the wrong way round, it lets everything pass."""
     assert len(pipedream(2, 3).faults(most_alive=math.nan)) == 2
 

@@ -337,7 +337,7 @@ def with_gradients(*numbers):
     return net
 
 
-def test_the_direction_stays_and_a_short_gradient_is_left_alone():
+def test_clipping_keeps_the_direction_and_short_gradients():
     """The norm of 3, 4 and 12 is 13."""
     assert with_gradients(3, 4, 12).gradient_norm() == 13
     for clip, factor in (("13/2", Rational(1, 2)), ("39/4", Rational(3, 4)), ("13", 1), ("14", 1)):
@@ -363,7 +363,7 @@ def test_fit_and_train_clip_as_a_step_does():
     ("1", ValueError, "clip='1' must be a number, above 0"),
     (1, FloatingPointError, "add up to more than float64 can hold"),
 ])
-def test_a_refused_clipping_moves_nothing(clip, error, words):
+def test_a_refused_clipping_changes_nothing(clip, error, words):
     net = mp.Sequential([mp.Linear(1, 1, W=[[1.0]], b=[[0.0]])], MSE)
     net._gradients = [(np.array([[1e200]]), np.array([[1.0]]))]
     with pytest.raises(error, match=words):

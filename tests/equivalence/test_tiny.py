@@ -143,17 +143,17 @@ def test_tiny(name):
     CHECKS[name](tiny)
 
 
-def test_it_imports_nothing_of_the_package():
+def test_tiny_imports_nothing_from_the_package():
     imports = [node for node in ast.walk(ast.parse(SOURCE)) if isinstance(node, (ast.Import, ast.ImportFrom))]
     assert [ast.unparse(node) for node in imports] == ["import numpy as np"]
 
 
-def test_it_stays_short():
+def test_tiny_stays_short():
     lines = SOURCE.splitlines()
     assert len(lines) <= 130 and max(map(len, lines)) <= 110
 
 
-def test_what_it_prints(capsys):
+def test_tiny_prints_its_timelines(capsys):
     """Both timelines are the package's, and J, 4 times dW and 4 times db are equal to the full batch's."""
     exec(SOURCE, {"__name__": "__main__"})
     parts = capsys.readouterr().out.strip().split("\n\n")

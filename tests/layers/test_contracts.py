@@ -431,7 +431,7 @@ def test_a_layer_of_one_unit_with_one_input_keeps_all_promises():
     (mp.Linear(4, 3, W=np.ones((3, 4)), b=np.ones((3, 1))), (4,)), (mp.ReLU(), (4,)), (mp.Flatten(), (2, 2)),
     (mp.MaxPool1d(2), (1, 4)),
 ])
-def test_dZ_must_fit_the_cache_that_is_there(layer, shape):
+def test_dZ_must_fit_the_current_cache(layer, shape):
     """By hand, micro-batches of 3 and 2 samples: what counts is the one whose cache has been put back."""
     of_three = layer.forward(np.ones((*shape, 3)))
     cache = layer.cache

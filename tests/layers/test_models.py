@@ -171,7 +171,7 @@ def test_no_array_is_made():
 # --- what models are made of
 
 
-def test_an_mlp_has_the_activation_that_it_is_told():
+def test_an_mlp_uses_the_given_activation():
     layers = mp.models.mlp([2, 3, 4, 1], lambda: mp.LeakyReLU(0.25), mp.layers.xavier)
     assert list(map(repr, layers)) == [
         "Linear(2, 3, initialization=xavier)", "LeakyReLU(negative_slope=0.25)",

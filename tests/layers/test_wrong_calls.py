@@ -211,7 +211,7 @@ def test_data_that_are_not_finite_numbers_change_nothing(make):
     assert_nothing_moved(model, earlier)
 
 
-def test_accuracy_needs_finite_numbers():
+def test_accuracy_refuses_numbers_that_are_not_finite():
     A = np.array([[1.0, 2.0, 0.0], [0.5, 0.0, 1.0]])
     for spoil, words in WRONG.values():
         assert_refused([
@@ -295,7 +295,7 @@ def test_an_epsilon_that_is_0_in_the_gradients_dtype_is_refused(make):
 
 
 @pytest.mark.parametrize("layer", [mp.LayerNorm(2, 1e-9), mp.BatchNorm(2, 1e-9), mp.GroupNorm(1, 2, 1e-9)])
-def test_an_epsilon_that_is_0_beside_a_variance_is_refused_too(layer):
+def test_an_epsilon_that_vanishes_next_to_a_variance_is_refused(layer):
     net = mp.Sequential([layer, mp.Linear(2, 1)], LOSS, dtype=np.float16)
     ones = np.ones((2, 4), np.float16)
     for call in (lambda: net.forward_backward(ones, ones[:1]), lambda: net.predict(ones)):
@@ -334,7 +334,7 @@ OVERFLOWS = {  # name: (layers, X, words)
 
 
 @every_model
-def test_an_overflow_is_refused_by_name_and_moves_nothing(make):
+def test_an_overflow_error_names_the_layer_and_changes_nothing(make):
     """Also in an order with updates, in which some stages have already updated."""
     for layers, X, words in OVERFLOWS.values():
         model = make(layers, np.float32)

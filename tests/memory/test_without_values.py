@@ -150,7 +150,7 @@ def test_nothing_is_allocated():
     assert [message.n_bytes for message in net.trace.messages] == [10**12] * 2
 
 
-def test_the_sum_of_tied_gradients_is_held_beside_a_devices_own():
+def test_a_device_holds_the_tied_sum_in_addition_to_its_own_gradients():
     """Two layers, one on each device: at the end, each holds its own dW, and the sum."""
     layers, X = [mp.Linear(4, 4, tie="W"), mp.Linear(4, 4, tie="W")], np.ones((4, 2))
     pipe = mp.Pipeline(layers, mp.MeanSquaredError(), 2, 1, count_bytes=True)

@@ -113,7 +113,7 @@ def test_stage_and_micro_batch_of_an_action_are_whole_numbers(number):
             Schedule([[Action("F", *place), Action("B", 0, 0)]], 1, 1)
 
 
-def test_sizes_are_four_and_eight_by_default():
+def test_sizes_default_to_four_devices_and_eight_micro_batches():
     assert build("gpipe") == build(gpipe) == gpipe(4, 8) and build(in_tuples).devices == gpipe(4, 8).devices
     assert mp.simulate("gpipe") == mp.compare("gpipe")["gpipe"] == mp.simulate(gpipe(4, 8))
     assert build(GPIPE) is GPIPE and mp.compare(GPIPE, "1f1b")["gpipe"].n_devices == 2

@@ -257,7 +257,7 @@ def test_eight_ranks_send_the_bytes_of_the_notebook(name, expected):
     "naive": [1, 1, 1, 1, 1], "tree": [1, 0, 0, 0, 0], "ring": [1, 1, 1, 1, 1], "doubling": [1, 0, 0, 0, 0],
     "halving": [0, 0, 0, 0, 0], "owners": [0, 1, 0, 1, 1],
 })
-def test_where_there_is_no_closed_form_the_ticks_are_refused(name, expected):
+def test_ticks_without_a_closed_form_are_refused(name, expected):
     for (N, n, with_ports), holds in zip(
         [(4, 7, True), (6, 12, True), (6, 7, True), (6, 12, False), (6, 7, False)], expected, strict=True
     ):

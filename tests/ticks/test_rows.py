@@ -271,7 +271,7 @@ def test_copies_on_own_devices_have_the_shades_of_stages(trace):
     assert stage_places(mp.simulate(build("chimera", 4, 4))).shared
 
 
-def test_a_message_without_a_known_arrival_is_left_out():
+def test_a_message_without_a_known_arrival_has_none_in_the_picture():
     ports = [Port(1, sends=[0])]
     cluster = mp.cluster.Cluster([send_twice(), receive_twice()], ports=ports)
     for _ in range(3):

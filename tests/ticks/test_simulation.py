@@ -44,7 +44,7 @@ def test_links_that_do_not_exist_are_refused(link, words):
     assert words in str(error.value)
 
 
-def test_halves_cost_what_is_said_or_share_the_backward():
+def test_halves_have_given_costs_or_share_that_of_the_backward():
     schedule = mp.Schedule.from_text(["F0 I0 W0"])
     for costs, T in [
         (mp.Costs(F=1, B=2), 3), (mp.Costs(F=1, B=2, I=0.5), 3), (mp.Costs(F=1, B=2, W=0.5), 3),

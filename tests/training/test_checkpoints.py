@@ -290,7 +290,7 @@ def test_the_optimizer_of_another_network_is_not_saved(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_momentum_where_there_was_none_is_refused(tmp_path):
+def test_an_optimizer_with_other_state_than_the_file_is_refused(tmp_path):
     model = in_stages()
     mp.save(tmp_path / "net.npz", model, mp.SGD(0.1))
     words = "holds 0 arrays for each parameter, the optimizer has 1"

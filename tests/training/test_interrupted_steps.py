@@ -168,7 +168,7 @@ def never_ends():
     (breaks, ZeroDivisionError, False), (never_ends, KeyboardInterrupt, False),
     (is_interrupted, KeyboardInterrupt, True),
 ])
-def test_ctrl_c_waits_for_an_update_and_a_broken_one_moves_nothing(meets, error, is_made):
+def test_ctrl_c_waits_for_an_update_and_a_failed_update_changes_nothing(meets, error, is_made):
     net, optimizer = NETWORKS["Sequential"](), Meets(0.5)
     optimizer.meets = meets
     net.train(BATCHES[:1], optimizer)
@@ -262,7 +262,7 @@ class Waits(mp.ReLU):
         cls.interrupted.set()
 
 
-def test_the_work_of_a_thread_after_an_interrupt_has_no_effect():
+def test_work_of_a_thread_after_an_interrupt_is_discarded():
     """The thread of a device works on, and updates its stage, after the run was given up."""
     layers = [mp.Linear(3, 4), Waits(), mp.Linear(4, 2)]
     net = mp.Parallel(layers, LOSS, replicas=2, zero=1, engine="threads")

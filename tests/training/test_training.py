@@ -152,7 +152,7 @@ def shown(stderr):
     return lines
 
 
-def test_a_line_says_how_many_are_done_and_goes(stderr):
+def test_a_progress_line_counts_and_is_cleared(stderr):
     with watched():
         assert list(with_progress("abcd", "letters")) == list("abcd")
     assert shown(stderr) == [f"{done} of 4 letters, 0 s left" for done in (1, 2, 3)]
@@ -176,7 +176,7 @@ def test_a_training_needs_no_stderr(monkeypatch):
         assert len(mp.fit(net, X, X, mp.SGD(0.1), 2, 2, report=lambda line: None)) == 2
 
 
-def test_progress_is_shown_only_on_request(stderr):
+def test_no_progress_is_shown_without_a_request(stderr):
     assert with_progress("abcd", "letters") == "abcd"
     with watched(False):
         assert with_progress("abcd", "letters") == "abcd"
