@@ -120,7 +120,7 @@ def sent_bytes(value: Any) -> int:
 
 def copy_for_receiver(value: Any) -> tuple[Any, int]:
     """Return (a copy of `value` that shares no array with it, its `sent_bytes`)."""
-    if is_array(value):  # as most messages are
+    if is_array(value):  # most messages are arrays
         return value.copy(), value.nbytes
     return mapped(_copied, value), sent_bytes(value)
 

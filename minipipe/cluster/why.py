@@ -309,7 +309,7 @@ def explain(trace: "Trace") -> Explanation:
     {0: {'fill': 0, 'wait': 3, 'drain': 0}, 1: {'fill': 1, 'wait': 0, 'drain': 2}}
     """
     found = obstacles(trace)
-    own_ticks: dict = {lane: {} for lane in trace.lanes}  # for each, {kind of work: the most ticks of a span}
+    own_ticks: dict = {lane: {} for lane in trace.lanes}  # {lane: {kind of work: the longest span}}
     for span in trace.spans:
         longest, kind = own_ticks[span.device, span.lane], getattr(span.label, "kind", None)
         longest[kind] = max(longest.get(kind, 0), span.end - span.start)

@@ -44,7 +44,7 @@ def with_recompute(schedule: Schedule, mode: str = "always") -> Schedule:
     if mode == "never":
         return schedule
     refuse(schedule, "R", "recomputes already: use it as it is, with recompute='never'")
-    last = {copy: i for i, copy in enumerate(schedule.copies)}  # replica -> its last micro-batch
+    last = {copy: i for i, copy in enumerate(schedule.copies)}  # {replica: its last micro-batch}
     kept = last.values() if mode == "except_last" else ()
     devices = []
     for order in schedule.devices:
@@ -94,7 +94,7 @@ def in_copies(schedule: Schedule, n: int, per: int | None = None) -> Schedule:
     with_sums = "U" in schedule.kinds and not schedule.kinds & MEETING
     devices, copy_of, versions = [], [0] * (n * M), [[0] * (n * M) for _ in schedule.versions]
     for c in range(n):
-        places = [i // per * per * n + c * per + i % per for i in range(M)]  # its new micro-batches
+        places = [i // per * per * n + c * per + i % per for i in range(M)]  # numbers in replica c
         for order in schedule.devices:
             steps: list[Action | Overlap] = []
             for action in order:

@@ -347,7 +347,7 @@ def named_schedules(request: Request) -> list[Schedule]:
     devices = len(request.limits)
     v = request.n_stages // devices
     builders = [SCHEDULES[name] for name in names_having(flush=True, stages_per_device=v)]
-    if v > 2:  # those that can be built for any number of stages on each device
+    if v > 2:  # only builders that take v, the number of stages on each device
         builders = [
             partial(builder, v=v) for builder in SCHEDULES.values() if "v" in signature(builder).parameters
         ]

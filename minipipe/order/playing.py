@@ -97,7 +97,7 @@ class Progress:
         self.lanes: list[deque[Action]] = [deque() for _ in schedule.devices]
         self.done = [bytearray(schedule.n_microbatches) for _ in range(schedule.n_stages)]
         self._waiting: dict = {}  # (bits not done yet, stage, micro-batch) -> the device that waits for them
-        self._updates: Counter = Counter()  # (device, stage) -> updates so far
+        self._updates: Counter = Counter()  # {(device, stage): its updates so far}
         self._holders = [schedule.holders(stage) for stage in range(schedule.n_stages)]
         # (device, stage) -> whether the device has all parameters; None in an order without S. Where an X
         # frees what was gathered, devices begin with only their own shards.

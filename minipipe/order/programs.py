@@ -61,7 +61,7 @@ class Wires:
         for stage, device in chain(*map(enumerate, self.placements)):
             self._stages_on.setdefault(device, set()).add(stage)
         self._copy_of = schedule.copy_of or [0] * schedule.n_microbatches
-        self._ends = [_ends(placement, skips) for placement in self.placements]  # in each replica
+        self._ends = [_ends(placement, skips) for placement in self.placements]  # one for each replica
 
     def ends(self, part: Action) -> tuple[list, list]:
         """Return the messages that `part` waits for, and those that it sends.

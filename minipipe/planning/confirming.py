@@ -180,7 +180,7 @@ def with_exchanges(schedule: Schedule, choice: Choice) -> Schedule:
     for device in range(len(changed.devices)):
         order = changed.parts(device)
         first = {action.stage: action for action in reversed(order) if action.kind == "F"}
-        firsts = [*first.values()] if choice.zero < 3 else []  # of the segments, in reverse
+        firsts = [*first.values()] if choice.zero < 3 else []  # last segment first
         steps = [action._replace(kind="G") for action in reversed(firsts)]
         for action in order:
             if action.kind not in ("A", "S", "U"):

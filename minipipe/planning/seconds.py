@@ -237,7 +237,7 @@ def step(way: Way) -> dict[str, float]:
     F, I, W = map(sum, zip(*slowest.values(), strict=True))
     n = parameters_of_stages(model, choice)[0]
     if choice.K > 1:
-        n = (of_middle * model.layer + model.table) / choice.T  # parameters of the fullest stage
+        n = (of_middle * model.layer + model.table) / choice.T  # parameters of the stage that has most
     t, S = F + I + W, total - F - I - W
     free = pipeline(choice, (F, I, W), S, (0.0, 0.0))
     return {

@@ -11,8 +11,8 @@ from .canvas import parts_of, shade, styles_of
 
 # The rows of a picture: one for each device, and below it one for each other lane that it has used.
 
-HEIGHT, PITCH = 0.8, 1                   # the heights of a device's boxes, and of its row
-HEIGHT_BESIDE, PITCH_BESIDE = 0.5, 0.65  # the same for another lane, whose boxes are at the top of its row
+HEIGHT, PITCH = 0.8, 1                   # heights of a device's boxes, and of its row
+HEIGHT_BESIDE, PITCH_BESIDE = 0.5, 0.65  # for another lane, with its boxes at the top of the row
 MARGIN = PITCH / 2                       # above the 0 of the axis, which is the middle of the first row
 
 
@@ -144,7 +144,7 @@ def stage_places(trace: Trace) -> StagePlaces:
 # The boxes.
 
 UNNUMBERED = ("A", "S", "U", "G")  # actions on many micro-batches
-MARK_HEIGHT = 0.94       # the height of a line for work without duration; a box has HEIGHT
+MARK_HEIGHT = 0.94       # height of the line for work without duration; a box has HEIGHT
 
 
 class Box(NamedTuple):

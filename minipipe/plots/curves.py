@@ -137,7 +137,7 @@ def curves(
 
 # The cut of a network, and its slowest stage.
 
-BACKGROUNDS = ("#FFFFFF", "#E4E4E4")        # of the stages in turn
+BACKGROUNDS = ("#FFFFFF", "#E4E4E4")        # of odd and even stages
 BAR, BOTTLENECK = "#0072B2", "#D55E00"      # of Okabe and Ito, for colour-blind readers
 MOST_NAMES = 40
 MOST_LOADS = 24

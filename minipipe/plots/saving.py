@@ -197,8 +197,8 @@ def film(trace: Trace, path: str | PathLike, title: str | None = None) -> None:
 
 # The file.
 
-DOTS_PER_INCH = 150  # the resolution of pictures
-OTHERS = {  # ending -> a function (trace, path, title), beside those of pictures
+DOTS_PER_INCH = 150  # resolution of pictures
+OTHERS = {  # ending of a file that is not a picture -> a function (trace, path, title)
     "gif": film,
     "html": lambda trace, path, title: path.write_text(html(trace, title), encoding="utf-8"),
     "json": lambda trace, path, title: path.write_text(json.dumps(chrome_trace(trace)), encoding="utf-8"),

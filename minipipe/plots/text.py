@@ -133,7 +133,7 @@ def _mark_what_takes_no_time(rows, shown, unit, cell, gap):
 def _lines_between(rows, start, stop, cell, unit):
     margin = max(len(name) for name, _ in rows) + 2
     ruler, columns_per_tick = "", Fraction(unit).denominator
-    step = 5 * columns_per_tick if columns_per_tick <= 4 else 5     # whole ticks, if they have few columns
+    step = 5 * columns_per_tick if columns_per_tick <= 4 else 5     # whole ticks, if there is room
     for column in range(start, stop):
         if column % step == 0 or (column == start and column % step < step - 2):
             ruler = ruler.ljust((column - start) * cell) + f"{float(column * unit):g}"

@@ -8,7 +8,7 @@ from textwrap import dedent
 from ..plots.html import filled, resource
 
 PARTS = {"schedules": "Schedules", "reference": "Reference", "notebooks": "Notebooks"}
-CODE_STYLES = "default", "github-dark"  # of Pygments: light, dark
+CODE_STYLES = "default", "github-dark"  # Pygments' styles: light, dark
 
 
 class Shell:

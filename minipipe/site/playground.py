@@ -19,7 +19,7 @@ from ..plots.html import filled, resource
 from ..schedules import SCHEDULES
 from .live import lab
 
-PORT = 8421  # where a site is served: the links of notebooks to the playground use it
+PORT = 8421  # a served site has this port, so that the notebooks' links find its playground
 PYODIDE = "https://cdn.jsdelivr.net/npm/pyodide@314.0.7/"
 FILES = {  # file that a page loads from there: (its bytes, its hash)
     "pyodide.mjs": (17931, "Lp79fMwxa4n2BLtugpUAoQMlbxIdg8iCUiP1r3h7nJLkQjwlXT1JzZTeHVL+f4Dg"),
@@ -31,7 +31,7 @@ FILES = {  # file that a page loads from there: (its bytes, its hash)
 LIVE = Path(str(resources.files(__package__))) / "live"
 PACKAGE = LIVE.parents[1]
 FIRST = "1f1b", "zb-h1"  # what the page shows where its address asks for nothing
-SIZES = {"K": 4, "M": 8}  # the sizes of the stored runs
+SIZES = {"K": 4, "M": 8}  # sizes of the stored runs
 SESSION = """
 import json, sys
 sys.modules.update(numpy=None, matplotlib=None)  # Pyodide's five files have neither

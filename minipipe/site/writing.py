@@ -17,7 +17,7 @@ from . import notebooks as notebooks_as_pages
 from . import playground
 from .pages import PARTS, Shell, as_html, style_of_code, what_is_missing
 
-MARK = '<meta name="generator" content="minipipe site">'  # in the index of a folder that may be written again
+MARK = '<meta name="generator" content="minipipe site">'  # in an index that may be overwritten
 UNFINISHED = f"""<!doctype html>{MARK}<title>An unfinished site</title>
 <p>This site is being written. If that was interrupted, write it again.</p>
 """

@@ -109,7 +109,7 @@ def shown(asked: dict) -> Shown:
         settings = read(asked)
         try:
             schedule, trace = traced(settings)
-        except ScheduleError:  # the order stops: show one replica
+        except ScheduleError:  # an order that stops is shown with one replica
             schedule, trace = traced(settings | {"D": 1, "T": 1, "zero": 0, "profile": None})
     except ValueError as error:
         faults = listed(getattr(error, "faults", []))
