@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -61,16 +62,63 @@ def bytes_by_kind(holdings: dict) -> dict[str, int]:
     """
     if not isinstance(holdings, dict):
         raise ValueError(f"holdings={shown(holdings)} must be a dict {{kind: arrays}}")
-    seen: set[int] = set()
-    n_bytes = {}
+    seen: list[dict[int, int]] = []
+    n_bytes = dict.fromkeys(holdings, 0)
     for kind, value in holdings.items():
-        found = buffers(value)
-        n_bytes[kind] = sum(found[number] for number in found.keys() - seen)
-        seen |= found.keys()
+        shelf = type(value) is Shelf
+        for found in [value, buffers(value.rest)] if shelf else [buffers(value)]:
+            again = set().union(*(found.keys() & before.keys() for before in seen))
+            n_bytes[kind] += value.n_bytes if found is value else sum(found.values())
+            n_bytes[kind] -= sum(found[number] for number in again)
+            seen.append(found)
     return n_bytes
 
 
-WITHOUT_ARRAYS = frozenset([type(None), bool, int, float, str])  # a fast check for most values
+class Shelf(dict):
+    """{id of a buffer: its bytes} of all items of `Kept`s, updated as they come and go.
+
+    A look at all items would take time in proportion to their number, and there is one
+    for each action.
+
+    Args:
+        rest: arrays that are no items, looked at again in each count.
+
+    Attributes:
+        n_bytes: the bytes of all items.
+    """
+
+    def __init__(self, rest: Any = ()):
+        self.rest, self.n_bytes, self._n_items = rest, 0, Counter[int]()
+
+    def count(self, found: dict[int, int], n: int) -> None:
+        """Count an item with the buffers `found`, which comes (n = 1) or goes (-1)."""
+        for number, size in found.items():
+            self._n_items[number] += n
+            if not self._n_items[number]:
+                self.n_bytes -= self.pop(number)
+            elif number not in self:
+                self[number] = size
+                self.n_bytes += size
+
+
+class Kept(dict):
+    """{micro-batch: nested arrays}, counted by `shelf`; an item keeps its arrays."""
+
+    def __init__(self, shelf: Shelf):
+        self._shelf, self._found = shelf, {}
+
+    def __setitem__(self, i, value):
+        super().__setitem__(i, value)
+        self._found[i] = buffers(value)
+        self._shelf.count(self._found[i], 1)
+
+    def pop(self, i):
+        """Remove item i and return it."""
+        self._shelf.count(self._found.pop(i), -1)
+        return super().pop(i)
+
+
+WITHOUT_ARRAYS = frozenset([type(None), bool, int, float, str])  # a fast check for most that is no array
 
 
 def is_array(value: Any) -> bool:
@@ -160,11 +208,7 @@ class MemoryLimitError(MemoryError):
 
 
 class Accounts:
-    """Counts what is held, writes it into the record, and stops a run above the limit.
-
-    Each count looks at all arrays that the device holds, so a run that counts takes
-    time in proportion to the square of the micro-batches that it keeps.
-    """
+    """Counts what is held, records it, and stops a run above the limit."""
 
     def __init__(
         self, holdings: Sequence[Callable[[], dict]], limit: float | None, devices: list[Device],

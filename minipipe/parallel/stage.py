@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from ..cluster.memory import Kept, Shelf
 from ..collectives.group import Group, Program
 from ..layers import Layer, every_layer
 from ..layers.layer import commit, take_statistics
@@ -376,9 +377,6 @@ def stages_of(parts: Sequence[Sequence[Layer]], loss: Loss) -> tuple[Stage, ...]
 
 # What a stage holds on its device, for counting bytes.
 
-KEPT = ("stashed inputs", "caches")  # what a stage keeps of a micro-batch
-
-
 class Holdings:
     """All arrays that `stages` hold on a device in a run, by kind.
 
@@ -387,10 +385,13 @@ class Holdings:
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self._stages = stages
+        self._inputs, self._caches = Shelf(), Shelf([stage.halves for stage in stages])
+        for stage in stages:
+            stage.inputs, stage.stash = Kept(self._inputs), Kept(self._caches)
 
     def __call__(self) -> dict[str, Any]:
-        """Return {kind: nested lists of arrays} at this moment."""
-        kinds = "parameters", "optimizer state", "weight versions", "gradients", *KEPT
+        """Return {kind: nested lists of arrays, or a `Shelf`} at this moment."""
+        kinds = "parameters", "optimizer state", "weight versions", "gradients"
         held: dict = {kind: [] for kind in kinds}
         for stage in self._stages:
             newest, older = stage.weights(), []
@@ -403,6 +404,4 @@ class Holdings:
             held["optimizer state"].append(list(memory.values()))
             held["weight versions"].append(older)
             held["gradients"].append(stage.totals.held())
-            held["stashed inputs"].append(stage.inputs)
-            held["caches"] += stage.stash, stage.halves
-        return held
+        return held | {"stashed inputs": self._inputs, "caches": self._caches}

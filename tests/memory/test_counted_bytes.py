@@ -9,6 +9,7 @@ from compared import assert_same
 
 import minipipe as mp
 from minipipe import plots
+from minipipe.cluster.memory import Kept, Shelf, bytes_by_kind
 
 LAYERS = [
     mp.Linear(4, 6), mp.Fork("skip"), mp.Tanh(), mp.Linear(6, 6, tie="W"), mp.Join("skip"),
@@ -101,12 +102,36 @@ def n_calls(schedule, M, **options):
     return calls
 
 
-@pytest.mark.parametrize("schedule, recompute", [
-    ("gpipe", "never"), ("gpipe", "always"), ("1f1b", "never"),
+@pytest.mark.parametrize("schedule, recompute, count_bytes", [
+    ("gpipe", "never", False), ("gpipe", "always", False), ("1f1b", "never", False),
+    ("gpipe", "never", True), ("gpipe", "always", True),
 ])
-def test_the_first_mini_batch_is_linear_in_its_micro_batches(schedule, recompute):
-    """Of twice as many micro-batches it has twice as many calls."""
-    options = {"recompute": recompute}
+def test_the_first_mini_batch_is_linear_in_its_micro_batches(schedule, recompute, count_bytes):
+    """Of twice as many micro-batches it has twice as many calls, also if bytes are counted."""
+    options = {"recompute": recompute, "count_bytes": count_bytes}
     n_calls(schedule, 8, **options)  # what Python imports and remembers once
     few, many = (n_calls(schedule, M, **options) for M in (50, 100))
     assert 1.8 * few < many < 2.1 * few
+
+
+def test_what_comes_and_goes_is_counted_as_at_a_look():
+    """A buffer counts once, under the first kind: views of it in several items and kinds, in any order."""
+    rng = np.random.default_rng(0)
+    arrays = [np.zeros(n) for n in range(1, 7)]
+    halves: list = []
+    shelves = {"inputs": Shelf(), "caches": Shelf(halves)}
+    kept = {kind: Kept(shelf) for kind, shelf in shelves.items()}
+    for step in range(600):
+        of_kind = kept[rng.choice(["inputs", "caches"])]
+        i = int(rng.integers(4))
+        if i in of_kind:
+            of_kind.pop(i)
+        else:
+            of_kind[i] = [arrays[k][:rng.integers(1, 9)] for k in rng.integers(0, 6, rng.integers(0, 4))]
+        parameters, halves[:], work = ([arrays[k] for k in rng.integers(0, 6, 2)] for _ in range(3))
+        plain = {"inputs": dict(kept["inputs"]), "caches": [dict(kept["caches"]), halves]}
+        counted, looked_at = (
+            bytes_by_kind({"parameters": parameters, **items, "work": work}) for items in (shelves, plain)
+        )
+        assert counted == looked_at, step
+        assert list(counted) == list(looked_at)
