@@ -96,6 +96,10 @@ def table() -> dict[str, list[Run]]:
 def check(options: Namespace) -> int:
     """Print faults of the schedule in `options`, or proofs; return 1 if one fails."""
     if options.schedule is None:
+        for name in ("devices", "microbatches", "most_alive"):  # the proofs have sizes of their own
+            if getattr(options, name) is not None:
+                given = f"--{name.replace('_', '-')} {getattr(options, name)}"
+                raise ValueError(f"{given} belongs to a schedule: name one, such as check 1f1b {given}")
         return prove()
     schedule = build(options.schedule, options.devices, options.microbatches)
     print(f"{title_of(schedule)}, {len(schedule.devices)} devices")

@@ -205,9 +205,9 @@ class Parser(argparse.ArgumentParser):
         if any(re.fullmatch(r"([A-Z]=)?\d+", word) for word in words) and "-K" in self.options:
             return ": write -K 4 -M 8 for 4 devices and 8 micro-batches"
         if words[0] in COMMANDS:
-            return f": the options of {words[0]} stand behind its name"
+            return f": the options of {words[0]} come after its name"
         if import_module("minipipe.schedules").is_name(words[0]):
-            return ": show takes one schedule, and compare several"
+            return ": show and check take one schedule, and compare several"
         return f": write --output {words[0]}" if "." in words[0] and "--output" in self.options else ""
 
 

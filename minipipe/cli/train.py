@@ -126,8 +126,9 @@ def complete(options: Namespace, n_ranks: int | None) -> Adam:
     for name, value in defaults.items():
         if getattr(options, name) is None:
             setattr(options, name, value)
-    for name in ("epochs", "batch_size", "devices"):
-        whole_number(f"--{name.replace('_', '-')}", getattr(options, name), least=1)
+    for name in ("epochs", "batch_size", "devices", "size"):
+        if getattr(options, name) is not None:  # without a size, layers have several
+            whole_number(f"--{name.replace('_', '-')}", getattr(options, name), least=1)
     n_devices = D * T * options.devices
     if n_ranks not in (None, n_devices):
         raise ValueError(

@@ -23,6 +23,7 @@ REFUSED = [
     ("-M 40", "--microbatches 40 exceeds --batch-size 32: use at most that many"),
     ("-D 3", "8 micro-batches over 3 replicas of 4 stages: use a multiple of 3"),
     ("-D 0", "--replicas=0 must be at least 1"), ("-K 0", "--devices=0 must be at least 1"),
+    ("--size 0", "--size=0 must be at least 1"),
     ("--learning-rate 0", "learning_rate=0 must be above 0"),
     ("--epochs 0", "--epochs=0 must be at least 1"),
     ("--schedule pipedream -M 8", "'pipedream' makes an update after each micro-batch, so use 1"),
@@ -47,6 +48,7 @@ REFUSED = [
     ("show my_pipeline:tuples", "did you mean 'my_pipeline.py:tuples'?"),
     ("show {mine}", "{mine} is a file of Python: write {mine}:NAME, and for NAME one of tuples"),
     ("show {mine}:forgets -K 2 -M 2", "device 0 never does 0B0 (missing)"),
+    ("check -K 4", "--devices 4 belongs to a schedule: name one, such as check 1f1b --devices 4"),
     ("check /dev/null", "unknown schedule '/dev/null'"),
     ("compare gpipe 1f1", "1f1: unknown schedule '1f1': did you mean '1f1b'?"),
     ("show interleaved --stages-per-device 0", "v=0 must be at least 1"),
@@ -107,7 +109,7 @@ def test_a_pipe_without_a_writer_is_not_waited_for(capsys, tmp_path):
 
 
 NOT_READ = [
-    ("--devices 2 show", "there is no place for 'show': the options of show stand behind its name"),
+    ("--devices 2 show", "there is no place for 'show': the options of show come after its name"),
     ("compair", "minipipe: error: there is no command 'compair': did you mean compare? there are show, comp"),
     ("timelin", "there is no command 'timelin', nor `timeline`: use python3 -m minipipe show 1f1b"),
     ("zzz", "error: there is no command 'zzz': there are show, compare, check, search, plan, site\n"),
@@ -132,7 +134,7 @@ NOT_READ = [
     ("show 1f1b K=4", "there is no place for 'K=4': write -K 4 -M 8 for 4 devices"),
     ("show 4", "'4' is not a schedule: write -K 4 for as many devices"),
     ("compare 1f1b --costs F=1 B=2", "'B=2' is not a schedule: costs are one word, --costs F=1,B=2"),
-    ("show gpipe 1f1b", "there is no place for '1f1b': show takes one schedule, and compare several"),
+    ("show gpipe 1f1b", "there is no place for '1f1b': show and check take one schedule"),
     ("show 1f1b mine.png", "there is no place for 'mine.png': write --output mine.png"),
     ("--engine mpy", "invalid choice: 'mpy' (choose from"),
     ("show --latency slow", "argument --latency: 'slow' is not a number"),
