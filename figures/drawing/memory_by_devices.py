@@ -68,11 +68,12 @@ def _needed(counts, schedule, mode):
     The schedule has a stage on each device. Gradients count as one sum on each device,
     not as the partial sums that keep the order of summation fixed.
     """
+    n = M if schedule == "gpipe" else min(M, 2 * len(counts))  # 1F1B keeps no more for more micro-batches
     net = Pipeline(
-        without_values(LAYERS), SoftmaxCrossEntropy(), Cut(counts), M, schedule=schedule, recompute=mode,
+        without_values(LAYERS), SoftmaxCrossEntropy(), Cut(counts), n, schedule=schedule, recompute=mode,
         dtype="float32", count_bytes=True,
     )
-    net.forward_backward(np.zeros((N_PLACES, M), int), MetaArray((N_TOKENS, N_PLACES, M)))
+    net.forward_backward(np.zeros((N_PLACES, n), int), MetaArray((N_TOKENS, N_PLACES, n)))
     beyond = net.trace.peak_bytes(ACTIVATIONS)
     return max(beyond) / GIB, max(map(sum, zip(beyond, _floors(counts)))) / GIB
 
