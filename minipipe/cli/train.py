@@ -54,7 +54,9 @@ def train(options: Namespace) -> int:
         return _train(options, say)
     ranks = world()
     if ranks.size == 1:
-        raise ValueError("one process is no pipeline: type mpiexec -n 4 python3 -m minipipe --engine mpi")
+        raise ValueError(
+            "a pipeline needs at least 2 processes, got 1: type mpiexec -n 4 python3 -m minipipe --engine mpi"
+        )
     with ranks.job():
         return _train(options, say if ranks.rank == 0 else None, ranks.size)
 

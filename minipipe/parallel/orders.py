@@ -172,8 +172,11 @@ def order_of_replicas(options: Options, n_batches: int | None = None) -> tuple[S
     """Return (order of D replicas of K stages, whether it has no flush).
 
     With a flush, the order is that of a mini-batch. Without a flush, it is that of
-    several mini-batches, with an update of each stage after each of them. Schedules
-    have no flush if they are asynchronous, or functions whose order has updates.
+    `n_batches` mini-batches, with an update of each stage after each of them; left out,
+    1, or as many as a given `Schedule` has.
+
+    Asynchronous schedules have no flush, and neither have functions whose order has
+    updates.
 
     Args:
         options: the network's. `options.schedule` is everything that `build` takes, for

@@ -137,8 +137,8 @@ def _checked(what, shape, devices, microbatches):
     if not isinstance(what, (Layer, Loss, Optimizer)):
         raise ValueError(
             f"what={shown(what)} must be a layer, a loss or an optimizer: pass an object, such as "
-            "Linear(3, 2); or a schedule, such as '1f1b'. For a network, check each layer, and use "
-            "verification.equals_full_batch(pipe, X, Y)"
+            "Linear(3, 2); or a schedule, such as '1f1b'. Of a network, check each layer, and "
+            "compare it by verification.equals_full_batch(pipe, X, Y)"
         )
     if (devices, microbatches) != (None, None):
         raise ValueError("devices and microbatches are those of a schedule: leave them out for layers")
@@ -150,7 +150,7 @@ def _checked(what, shape, devices, microbatches):
     return _report(f"{what!r}, samples of shape {shape}", checks_of_layer(what, shape))
 
 
-MOST_NUMBERS = 10_000  # entries of a sample: each derivative needs some sixty forwards
+MOST_NUMBERS = 10_000  # numbers in a sample: a derivative takes some sixty forwards
 
 
 def _checked_shape(shape):
@@ -194,7 +194,7 @@ def _tried(claim, attempt):
             wrong = attempt()
     except CannotTry as reason:
         return Verdict(claim, None, str(reason))
-    except Exception as error:  # a user's class may raise anything
+    except Exception as error:  # raised by a user's layer
         wrong = f"{type(error).__name__}: {error}"
     return Verdict(claim, wrong is None or isinstance(wrong, Remark), wrong or "")
 

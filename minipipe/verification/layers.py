@@ -254,7 +254,7 @@ def cached(trial: Trial) -> str | None:
         except Exception:
             if n == BATCH_SIZE:
                 raise
-            continue  # the layer takes no other number of samples; another check reports that
+            continue  # the layer takes no other number of samples, which another check names
         if _changed(arrays, copies):
             return "the next forward has written into the arrays in cache: put new ones there each time"
         kept = {name for name, value in vars(owner).items() if before.get(name) != repr(value)}

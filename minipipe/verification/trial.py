@@ -264,7 +264,7 @@ def slopes(trial: Trial) -> str | None:
         arrays.pop(f"d{trial.takes}")
     for name, array in arrays.items():
         if name not in found:
-            continue  # the parameter is frozen: its gradient is None
+            continue  # a parameter that stays as it is
         given = {index: float(found[name][index]) for index in _some_indices(array)}
         measured = {index: _slope(layer, A_prev, dZ, array, index) for index in given}
         wrong = [index for index, (slope, near) in measured.items() if not abs(given[index] - slope) <= near]
