@@ -118,7 +118,7 @@ class Kept(dict):
         return super().pop(i)
 
 
-WITHOUT_ARRAYS = frozenset([type(None), bool, int, float, str])  # a fast check for most that is no array
+WITHOUT_ARRAYS = frozenset([type(None), bool, int, float, str])  # a fast check for most values
 
 
 def is_array(value: Any) -> bool:

@@ -26,7 +26,7 @@ MEASURED = {
     (8192, 28672): {16: (63, 69, 55), 128: (482, 418, 343), 512: (673, 688, 557), 4096: (681, 692, 677)},
 }
 MEASURED_TOP = 690e12  # operations per second of large products on that GPU
-LARGEST = 10**9  # the largest size or count: products of several stay within the floats
+LARGEST = 10**9  # the largest size or count, so that no product of several exceeds a float
 MOST = {"layers": 10_000, "heads": 10_000}  # numbers whose divisors a plan tries in turn
 
 
