@@ -97,18 +97,18 @@ class RunningSum(TreeSum):
 
     _is_ours = False  # whether the arrays of the sum are new ones, not those of the first term
 
-    def add(self, place: int, term: Any, level: int = 1) -> None:
-        """Add one term, or the sum of `level` terms; its `place` does not matter."""
-        if self.pending:
-            n_before, total = self.pending.popitem()
-            term = _sum(total, term, in_place=self._is_ours)
-            level, self._is_ours = n_before + level, True
-        self.pending[level] = term
+    def add(self, place: int, term: Any, level: int = 0) -> None:
+        """Add term number `place`, in any order."""
+        self.absorb({1: term})
 
     def absorb(self, pending: dict) -> None:
         """Add the `pending` sum of another object."""
         for n_added, term in pending.items():
-            self.add(0, term, n_added)
+            if self.pending:
+                n_before, total = self.pending.popitem()
+                term = _sum(total, term, in_place=self._is_ours)
+                n_added, self._is_ours = n_before + n_added, True
+            self.pending[n_added] = term
 
     @property
     def _top(self):
