@@ -1,5 +1,5 @@
-"""A trace as a picture, a film, text, a web page or a file for trace viewers; the cut of
-a network; and curves of trainings.
+"""A trace as a picture, a film, text, a web page or a file for trace viewers; the cut
+of a network; and curves of trainings.
 
 matplotlib is imported when something is drawn.
 """
