@@ -184,7 +184,7 @@ def _train_on(model, optimizer, clip, X, Y, rate, number):
         rate = optimizer.learning_rate
         if model.n_steps == n_steps:  # no step was made, so the rate stays that of the step before
             optimizer.learning_rate = before
-        if isinstance(error, FloatingPointError):
+        if isinstance(error, (FloatingPointError, OverflowError)):  # J may be a huge fraction
             raise FloatingPointError(
                 f"epoch {number}: {error}. The learning_rate was {rate}; "
                 "the parameters are those of the step before"

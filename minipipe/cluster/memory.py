@@ -65,10 +65,9 @@ def bytes_by_kind(holdings: dict) -> dict[str, int]:
     seen: list[dict[int, int]] = []
     n_bytes = dict.fromkeys(holdings, 0)
     for kind, value in holdings.items():
-        shelf = type(value) is Shelf
-        for found in [value, buffers(value.rest)] if shelf else [buffers(value)]:
+        for found in [value, buffers(value.rest)] if isinstance(value, Shelf) else [buffers(value)]:
             again = set().union(*(found.keys() & before.keys() for before in seen))
-            n_bytes[kind] += value.n_bytes if found is value else sum(found.values())
+            n_bytes[kind] += found.n_bytes if isinstance(found, Shelf) else sum(found.values())
             n_bytes[kind] -= sum(found[number] for number in again)
             seen.append(found)
     return n_bytes
@@ -105,7 +104,8 @@ class Kept(dict):
     """{micro-batch: nested arrays}, counted by `shelf`; an item keeps its arrays."""
 
     def __init__(self, shelf: Shelf):
-        self._shelf, self._found = shelf, {}
+        self._shelf = shelf
+        self._found: dict[Any, dict[int, int]] = {}
 
     def __setitem__(self, i, value):
         super().__setitem__(i, value)
