@@ -53,7 +53,7 @@ def write_site(
     function("report", report)
     folder = checked_folder(folder)
     paths = checked_notebooks(notebooks, folder)
-    pyodide = playground.checked_pyodide(pyodide) if pyodide else None
+    pyodide = None if pyodide is None else playground.checked_pyodide(pyodide)
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / "index.html", UNFINISHED)
     for name in ("live", *PARTS):

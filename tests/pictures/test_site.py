@@ -118,6 +118,8 @@ def test_a_site_is_written_again_beside_files_of_others(small, tmp_path, capsys)
     assert (again / "notebooks" / "mine.ipynb").exists() and (again / "live").is_dir()
     with pytest.raises(ValueError, match=r"is not the folder of Pyodide: it has no pyodide.mjs, .*npm pack"):
         write_site(again, pyodide=tmp_path)
+    with pytest.raises(TypeError, match="int"):  # 0 is no folder either, nor is it None
+        write_site(again, pyodide=0)
 
 
 @pytest.mark.parametrize("is_new", [True, False])
