@@ -217,7 +217,7 @@ def test_a_rational_cost_beyond_all_floats_stops_the_training():
     layers = [layer.copy(mp.exact.rational) for layer in network().layers]
     net = mp.Sequential(layers, LOSS)
     W = net.layers[0].W.copy()
-    with pytest.raises(FloatingPointError, match="epoch 1: .* too large for a float"):
+    with pytest.raises(FloatingPointError, match=r"epoch 1: .* too large for a float"):
         mp.fit(net, mp.exact.rational(X) * 10**400, mp.exact.rational(Y), mp.SGD(1), 1, 4, report=None)
     assert (net.layers[0].W == W).all()
 

@@ -233,7 +233,7 @@ CIRCLE = [Task("a", after=(2,)), Task("b", after=(0,)), Task("c", after=(1,)), T
 
 @pytest.mark.parametrize("wrong, words", [
     (lambda graph, later: later.value, "not been made yet"),
-    (lambda graph, later: np.asarray(later), "not there yet"),
+    (lambda graph, later: np.asarray(later), "this array is not computed: pass it to graph.call"),
     (lambda graph, later: list(later), r"later\[0\]"),
     (lambda graph, later: graph.call("add"), "must be a function"),
     (lambda graph, later: graph.run(orders={(0, "compute"): []}), "each of the 1 tasks once"),

@@ -378,7 +378,7 @@ def test_a_report_prints_what_is_wrong_first_and_all_on_request():
 
 
 def test_a_report_without_failures_prints_remarks_only():
-    assert str(mp.check(mp.ReLU(), (3,))) == "ReLU(), samples of shape (3,): 11 of 11 checks passed"
+    assert str(mp.check(mp.ReLU(), (3,))) == "ReLU(), samples of shape (3,): 12 of 12 checks passed"
     lines = str(mp.check("1f1b", devices=2, microbatches=4)).splitlines()
     assert [line[:4] for line in lines] == ["<Sch", "  ye", "    ", "  ye", "    "]
 
@@ -407,7 +407,7 @@ REFUSED = [  # (arguments, a piece of the sentence)
     ((LAYER, "abc"), "shape='abc' must be a tuple"),
     ((LAYER, (0,)), "shape[0]=0 must be at least 1"),
     ((LAYER, (10**9,)), "1,000,000,000 numbers in a sample, more than 10,000"),
-    (([LAYER, mp.ReLU()], (3,)), "For a network, check each layer"),
+    (([LAYER, mp.ReLU()], (3,)), "Of a network, check each layer"),
     ((mp.Linear, (3,)), "must be a layer, a loss or an optimizer: pass an object"),
     ((MSE,), "shape is missing: pass that of one sample"),
     ((np.ones(3), (3,)), "must be a layer"),

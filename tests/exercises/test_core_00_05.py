@@ -241,7 +241,7 @@ test_mistakes = are_named({
             A_FORWARD,
             (LOSS, "-np.log10(a if y else 1 - a)", "base 10"),
             (LOSS, "np.log(a) if y == 1 else np.log(1 - a)", "Your L is negative"),
-            ("return", "found =", "`forward` returns nothing"),
+            ("return", "found =", "`forward` has no `return`"),
             ("1 / (1 + np.exp(-z))", "sigmoid(z)", "uses `sigmoid`, which is not in its cell"),
             (Z, "w1(x1) + w2(x2) + b", "stopped with TypeError"),
             ("z, a, L", "1, 2, 3, 4", "(z, a, L are three): yours is 4, it must be 3."),

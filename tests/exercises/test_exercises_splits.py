@@ -19,6 +19,14 @@ def all_gather(group, part):
         parts[group.rank - step] = yield group.receive(group.rank - step, "part")
     return parts
 """
+NEWEST_FIRST = """
+def all_gather(group, part):
+    parts = [part]
+    while len(parts) < group.size:
+        yield group.send(group.rank + 1, len(parts), parts[0])
+        parts.insert(0, (yield group.receive(group.rank - 1, len(parts))))
+    return [parts[(rank - group.rank - 1) % group.size] for rank in range(group.size)]
+"""
 ALL_THAT_IT_HAS = """
 def all_gather(group, part):
     parts = {group.rank: part}
@@ -36,10 +44,11 @@ def end(ready, c):
     return max(start + sum(c[k:]) for k, start in enumerate(ready))
 """
 
-test_solutions = are_right({GATHER: [TO_ALL], PACKED: [AS_ARRAY], END: [FROM_EACH_ON]})
+test_solutions = are_right({GATHER: [NEWEST_FIRST], PACKED: [AS_ARRAY], END: [FROM_EACH_ON]})
 test_mistakes = are_named({
     GATHER: [
-        ("def all_gather(group, part):\n    return [part]", "yours is list, it must be generator"),
+        ("def all_gather(group, part):\n    return [part]", "Without `yield` nothing travels"),
+        (TO_ALL, "Whether all 3 ranks send to the next one alone: yours is False"),
         (ALL_THAT_IT_HAS, "The bytes that 3 ranks send: yours is 216, it must be 144."),
         *edits(
             solution(24, "all_gather"),
