@@ -122,25 +122,33 @@ def _mistake_in_shape(found, wanted):
 
 
 def leaves_arrays(trial: Trial) -> str | None:
-    """Compare arrays that `trial` was given or has returned with copies made before."""
-    layer, A_prev = trial.drawn(), in_one_piece(trial.data())
-    dZ = trial.slopes_of_cost(forward(trial.drawn(), trial.data()))
-    arrays = {
-        trial.takes: leaves(A_prev), "dZ": leaves(dZ), "W": leaves(layer.W), "b": leaves(layer.b),
-        "Y": leaves(getattr(layer, "labels", None)),
-    }
-    before = _copies(arrays)
-    A, _, derivatives = trial.run(layer, A_prev, dZ)
-    if name := _changed(arrays, before):
-        return f"{name} was changed: an operation in place, such as -=, needs a copy first"
-    arrays |= {trial.gives: leaves(A)} | {name: [array] for name, array in derivatives.items()}
-    before = _copies(arrays)
-    trial.run(layer, trial.data(seed=3))
-    if name := _changed(arrays, before):
-        return (
-            f"the next micro-batch has changed {name} of this one: return a new array each time, and add "
-            "nothing up in the layer; the network adds gradients"
-        )
+    """Compare arrays that `trial` was given or has returned with copies made before.
+
+    Where samples do not interact, one sample is tried, too: slices of it may be views.
+    """
+    for n in (BATCH_SIZE, 1) if trial.layer.alone_per_sample else (BATCH_SIZE,):
+        layer, of_samples = trial.drawn(), "" if n > 1 else " of one sample"
+        A_prev, other = (in_one_piece(part_of(trial.data(seed=seed), slice(n))) for seed in (1, 3))
+        try:
+            dZ = trial.slopes_of_cost(forward(trial.drawn(), part_of(trial.data(), slice(n))))
+        except Exception:
+            break  # another check names a layer that cannot take one sample
+        arrays = {
+            trial.takes: leaves(A_prev), "dZ": leaves(dZ), "W": leaves(layer.W), "b": leaves(layer.b),
+            "Y": leaves(getattr(layer, "labels", None)),
+        }
+        before = _copies(arrays)
+        A, _, derivatives = trial.run(layer, A_prev, dZ)
+        if name := _changed(arrays, before):
+            return f"{name}{of_samples} was changed: an operation in place, such as -=, needs a copy first"
+        arrays |= {trial.gives: leaves(A)} | {name: [array] for name, array in derivatives.items()}
+        before = _copies(arrays)
+        trial.run(layer, other)
+        if name := _changed(arrays, before):
+            return (
+                f"the next micro-batch{of_samples} has changed {name} of this one: return a new array each "
+                "time, and add nothing up in the layer; the network adds gradients"
+            )
     return None
 
 

@@ -354,6 +354,22 @@ class NoReturn(mp.ReLU):
         super().forward(Z)
 
 
+class ReusesOneColumn(Layer):  # W scales; dW of one sample is a view of an array that the layer keeps
+    def __init__(self):
+        self.W, self.kept = np.ones((3, 1)), np.zeros((3, 2))
+
+    def forward(self, A_prev):
+        self.cache = A_prev
+        return self.W.astype(A_prev.dtype) * A_prev
+
+    def backward(self, dZ):
+        dW = (dZ * self.cache).sum(axis=1, keepdims=True)
+        if dZ.shape[1] == 1 and dZ.dtype == np.float64:
+            self.kept[:, :1] = dW
+            dW = self.kept[:, :1]
+        return self.W.astype(dZ.dtype) * dZ, dW, None
+
+
 class SquareMatrix(Layer):  # right, without splits
     def __init__(self):
         self.W = np.random.default_rng(0).standard_normal((4, 4))
@@ -432,6 +448,7 @@ WRONG = [  # (layer, shape of a sample, a piece of the claim, a piece of the mes
     (Softplus1000(), (3,), LARGE, "A is inf in float32 for inputs of about 200, where float64 gives 175"),
     (Overflows(), (3,), LARGE, "A is nan in float32 for inputs of about 200, where float64 gives "),
     (SaysItIsSmall(), (3,), LARGE, "the class says can_overflow = False"),
+    (ReusesOneColumn(), (3,), ARRAYS, "the next micro-batch of one sample has changed dW of this one"),
     (CutsColumns(), (4,), SPLITS, "splits['outputs'] cuts W along axis 1, but on 2 devices "),
     (CutsRows(), (4,), SPLITS, "splits['inputs'] cuts W along axis 0, but on 2 devices "),
     (SharesASoftmax(), (4,), SPLITS, "splits['units'] cuts A along axis 0, but on 2 devices J differs"),
