@@ -314,7 +314,7 @@ def test_the_main_job_trains_proves_and_draws(capsys, tmp_path):
 
 
 @pytest.mark.parametrize("name", [
-    name if name in ("zb-v", "pipedream") else pytest.param(name, marks=SLOW) for name in SCHEDULES.load()
+    name if name == "pipedream" else pytest.param(name, marks=SLOW) for name in SCHEDULES.load()
 ])
 def test_every_schedule_trains_with_the_default_sizes(capsys, tmp_path, monkeypatch, name):
     """Four devices, the default network and the default number of micro-batches."""
@@ -327,6 +327,7 @@ def test_every_schedule_trains_with_the_default_sizes(capsys, tmp_path, monkeypa
     assert (f"No proof: {name} updates weights while" in out) != has_flush
 
 
+@pytest.mark.slow
 def test_a_custom_schedule_trains(capsys, tmp_path, mine):
     status, out, _ = run(capsys, f"--schedule {mine}:tuples --epochs 1 -K 2 --output {tmp_path / 'run.png'}")
     assert status == 0 and "By the schedule tuples:" in out and "of one device are equal (==)" in out

@@ -132,6 +132,7 @@ def test_every_argument_that_must_be_given_has_a_good_example():
             assert has_default or example(name, parameter) is not None, f"{name}: {parameter.name}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("half", [0, 1])  # one for each of two cores
 def test_no_hostile_value_is_taken_in_silence(half, alarm):
     faults, counts = swept(NAMES[half::2], HOSTILE)

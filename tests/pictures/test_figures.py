@@ -31,6 +31,7 @@ def test_all_are_drawn_by_one_command(capsys, tmp_path, monkeypatch):
     assert capsys.readouterr().out.count("written: ") == len(names)
 
 
+@pytest.mark.slow
 def test_the_script_draws_what_is_asked_for(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(saving, "DOTS_PER_INCH", 20)
     draw.main(["zoo", "--folder", str(tmp_path)])

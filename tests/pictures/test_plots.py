@@ -333,6 +333,7 @@ def test_a_comparison_has_one_time_axis_titles_and_one_legend():
         plots.compare({"empty": mp.cluster.Cluster([]).trace})
 
 
+@pytest.mark.slow
 def test_a_film_uncovers_what_has_happened(tmp_path):
     trace = mp.simulate(build("1f1b", 2, 2))
     trace.save(tmp_path / "run.gif", "a film")

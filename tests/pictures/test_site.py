@@ -122,6 +122,7 @@ def test_a_site_is_written_again_beside_files_of_others(small, tmp_path, capsys)
         write_site(again, pyodide=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_new", [True, False])
 def test_an_interrupted_site_says_so_and_is_written_again(small, tmp_path, monkeypatch, is_new):
     """No page is left of the site of before; a file that is not a notebook is met before anything moves."""

@@ -261,6 +261,7 @@ def test_half_a_ring_takes_the_ticks_that_the_engine_counts():
         assert round(1e6 * ticks, 1) == microseconds
 
 
+@pytest.mark.slow
 def test_a_large_plan_is_confirmed_by_fewer_micro_batches_and_replicas():
     model = MODELS["gpt2-xl"]
     found = estimate(model, Nodes(64, 1, H100, 450e9, 50e9), 64 * 194, Choice(64, 1, 1, 1, 194))
