@@ -89,6 +89,10 @@ CLOCK_MISTAKES = [
     ("key=lambda action: (action[3], action[0])", "key=lambda action: (action[3], -action[0])",
      "The times are right, but where two actions start together, the lower device comes first."),
     ("[list(order) for order in orders]", "orders", "Your clock empties the lists of its caller: copy them."),
+    ("max(free[device], done[need])", "min(free[device], done[need])",
+     "Your actions start at the earlier of two moments: wait for both, the device and the need."),
+    ("max(free[device], done[need])", "max(*free, done[need], 0)",
+     "Your actions wait until all devices are free. Each waits for its own device alone."),
 ]
 
 PARTS = [

@@ -141,6 +141,7 @@ COPIES_MISTAKES = [
      "Your J and gradients are D times too large, as if each copy worked on all samples, not on its share."),
     ("K, M, schedule,", "K, M, gpipe,", "Right numbers, but nobody asks `schedule`: hand it on to `run`."),
     ("Y_d, K, M,", "Y_d, K, max(1, M // D),", "Your copies share M micro-batches. Each has M of its own."),
+    ("in stages:", "in stages[:1]:", "You have the gradients of the first stage alone. A copy has K stages."),
 ]
 
 PARTS = [

@@ -75,6 +75,9 @@ GPIPE_MISTAKES = [
      "Your actions are texts such as 'F0'. Write pairs, such as ('F', 0)."),
     (ORDER, '([("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]) * K',
      "You list all devices. The function is asked for one, and all have the same order."),
+    ('[("F", i) for i in range(M)] + [("B", i) for i in reversed(range(M))]',
+     '[("F", i) for i in range(K)] + [("B", i) for i in reversed(range(K))]',
+     "You count by K, the devices. Each device does F and B of each of the M micro-batches."),
 ]
 RUN_MISTAKES = [
     ("Y_parts[i], m)", "Y_parts[i], Y_parts[i].shape[1])",

@@ -161,6 +161,9 @@ LINEAR_MISTAKES = [
      f"Your layer multiplies entry by entry, forward and backward. {STAR}"),
     ("self.W @ A_prev + self.b", "self.W.T @ A_prev + self.b",
      "Your forward multiplies by W transposed. The rows of W are units already: W A_prev is right."),
+    ("self.W @ A_prev + self.b", "(self.W @ A_prev + self.b).T",
+     "Your Z has samples as rows. Here they are columns: W A_prev + b."),
+    ("return dA_prev, dW, db", "return dA_prev", "Your backward returns dA_prev alone, without dW and db."),
 ]
 RELU_MISTAKES = [
     ("return dA * self.cache, None, None", "return dA, None, None",
@@ -191,6 +194,11 @@ RELU_MISTAKES = [
     (BOTH, BOTH.replace("self.cache = Z > 0", "self.cache = self.mask = Z > 0").replace(
         "dA * self.cache", "dA * self.mask"),
      "Your backward does not read `self.cache`: an earlier forward's, put back, must be what it uses."),
+    ("return Z * self.cache", "return np.abs(Z)", "Your forward turns negatives round: ReLU makes them 0."),
+    ("return Z * self.cache", "Z *= self.cache\n        return Z",
+     "Right numbers, but your forward writes into the Z that it was given: make a new array."),
+    ("return dA * self.cache, None, None", "dA *= self.cache\n        return dA, None, None",
+     "Right numbers, but your backward writes into the dA that it was given: make a new array."),
 ]
 
 PARTS = [

@@ -146,6 +146,7 @@ IN_PARTS_MISTAKES = [
     ("zip(micro_batches(X, M), micro_batches(Y, M))", "zip([X] * M, [Y] * M)",
      "Your J and gradients are M times too large, as if the whole mini-batch went through M times."),
     (BODY, FORWARDS_FIRST, "You run all forwards first: only the last part has its caches still."),
+    ("sum_db + db", "db", "Your db is that of the last part alone. Add it up, as dW."),
 ]
 
 PARTS = [

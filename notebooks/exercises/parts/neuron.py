@@ -54,6 +54,7 @@ FORWARD_MISTAKES = [
     ("w1 * x1 + w2 * x2 + b", "w1 * x1 + w2 * x2", "Your z forgets the bias b."),
     ("w1 * x1 + w2 * x2 + b", "w1 * x2 + w2 * x1 + b", "Your weights and inputs are crossed: w1 x1, w2 x2."),
     ("return z, a, L", "return a, z, L", "Your forward returns a, z, L: the order is z, a, L."),
+    ("return z, a, L", "return L", "Your forward returns L alone: return z, a, L."),
 ]
 BACKWARD_MISTAKES = [
     ("dz = da * a * (1 - a)", "dz = da", "Your dz is da, handed on. From z to a the slope is a (1 - a)."),
@@ -76,6 +77,7 @@ BACKWARD_MISTAKES = [
     (BACK, "return dz, dz * x2, dz * x1, dz", "Your dw1 and dw2 are exchanged: w1 goes with x1."),
     (BACK, "return dz, dz, dz, dz", "Your dw1 and dw2 are dz. When w1 moves, z moves x1 times as much."),
     (BACK, "return dz * x1, dz * x2, dz, dz", "Your backward returns dw1, dw2, db and dz. Put dz first."),
+    (BACK, "return dz * x1, dz * x2, dz", "Your backward returns dw1, dw2, db: put dz in front."),
 ]
 
 
@@ -176,6 +178,9 @@ GRADIENT_MISTAKES = [
     ("np.exp(-(w * x + b))", "np.exp(w * x + b)", "Your a falls when z grows: the exponent is -z."),
     ("np.exp(-(w * x + b))", "np.exp(-w * x + b)", "The minus of your exponent misses b: use brackets."),
     ("np.exp(-(w * x + b))", "np.exp(-(w * x))", "Your z forgets b."),
+    (SUMS, "return dz.sum() * x.sum(), dz.sum()",
+     "Your dw is a sum times a sum. Each dz meets its own x: multiply first, then add."),
+    ("1 / (1 + np.exp(-(w * x + b)))", "w * x + b", "Your a is z: the sigmoid is missing."),
 ]
 LEARN_MISTAKES = [
     (STEP, "w = w - rate * dw; b = b - rate * gradient(w, b, x, y)[1]",

@@ -126,6 +126,8 @@ FULL_BATCH_MISTAKES = [
     ("X.shape[1])", "X.shape[0])", "Your m is the number of rows of X. Samples are columns."),
     (TAIL, TAIL + "            layer.W, layer.b = layer.W - dW, layer.b - db\n",
      "Your loop changes W or b on its way. Here only the gradients are asked for; the update comes later."),
+    ("    for layer in reversed(layers):", "    layers.reverse()\n    for layer in layers:",
+     "You turn the given list round, and it stays so. `reversed(layers)` does not."),
 ]
 
 PARTS = [
