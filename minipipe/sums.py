@@ -98,7 +98,7 @@ class RunningSum(TreeSum):
     _is_ours = False  # whether the arrays of the sum are new ones, not those of the first term
 
     def add(self, place: int, term: Any, level: int = 0) -> None:
-        """Add term number `place`, in any order."""
+        """Add term number `place`, in any order; its `level` does not matter."""
         self.absorb({1: term})
 
     def absorb(self, pending: dict) -> None:

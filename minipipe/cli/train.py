@@ -177,7 +177,7 @@ def describe(options: Namespace) -> str:
 def prove(
     pipe: Parallel, X: np.ndarray, Y: np.ndarray, new: Callable[..., Parallel], options: Namespace
 ) -> bool:
-    """Compare gradients with those of one full-width batch; return whether all hold.
+    """Compare gradients with a full batch on one device; return whether all hold.
 
     Args:
         pipe: the network.

@@ -224,7 +224,7 @@ def doubling(group: Group, vectors: list) -> Program:
 
 
 def _halving_ticks(N, n, alpha, beta, gamma, ports):
-    """Return the ticks of k steps that halve what a rank keeps, and k that double it.
+    """Return the ticks of k steps that halve the vector, and k steps that double it.
 
     2 k alpha + 2 (N - 1)/N n beta + (N - 1)/N n gamma for N = 2^k that divides n; else
     None.

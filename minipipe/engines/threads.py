@@ -52,7 +52,7 @@ def patience() -> float:
 
 
 def out_of_patience(lanes: Iterable[Lane], seconds: float) -> TimeoutError:
-    """Return a `TimeoutError` that names what lanes wait for, and what lanes compute.
+    """Return a `TimeoutError` that names the messages and the work of all `lanes`.
 
     Args:
         lanes: the `Lane`s. `starts` of a lane that computes is its Compute.

@@ -49,10 +49,10 @@ class Later:
 class Graph:
     """Record calls of functions, and run them later, in parallel, with equal results.
 
-    A task waits for each earlier task that wrote what it reads, read what it writes, or
-    wrote what it writes. Two arrays count as the same if they share a byte, such as two
-    views of one array. So in every order that respects these waits, on any number of
-    devices, the results are `==` to those of the calls one after the other.
+    A task waits for each earlier task that uses an array of this task, if at least one
+    of the two tasks writes it. Two arrays count as the same if they share a byte, such
+    as two views of one array. So in every order that respects these waits, on any
+    number of devices, the results are `==` to those of the calls one after the other.
 
     >>> graph, A = Graph(), np.arange(4.0)
     >>> B = graph.call(np.multiply, A, 2, lane=0)           # reads A; B is a `Later`

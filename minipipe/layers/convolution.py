@@ -37,7 +37,7 @@ class Kernel(Layer):
     product: Callable[..., np.ndarray]  # (W, A_prev, shape of Z) -> Z without b
     product_for_W: Callable[..., np.ndarray]  # (dZ, A_prev) -> dW
     shape_of_W: Callable[[], Shape]
-    output_lengths: Callable[[Shape], Shape]  # lengths of the spatial axes: those of A_prev -> those of Z
+    output_lengths: Callable[[Shape], Shape]  # lengths of the spatial axes: of A_prev -> of Z
 
     def __init__(
         self, in_channels: int, out_channels: int, kernel_size: PerAxis, stride: PerAxis = 1,

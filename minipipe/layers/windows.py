@@ -316,9 +316,9 @@ def columns_by_row(
 ) -> Iterator[tuple]:
     """Yield (slice of the flattened Z, columns) for each band of rows of windows.
 
-    A, `windows`, `groups` and `shape`, that of Z, are those of `convolve`; `dtype` is
-    that of the columns: overlapping views (groups, rows, parts of a row, kernel_size[0]
-    * C / groups * ..., columns of a part).
+    A, `windows` and `groups` are the arguments of `convolve`, `shape` is the shape of Z,
+    and `dtype` the columns' dtype. The columns are overlapping views (groups, rows,
+    parts of a row, kernel_size[0] * C / groups * ..., columns of a part).
     """
     A_by_group = A.reshape(groups, -1, *A.shape[1:])
     height, stride = windows.kernel_size[0], windows.stride[0]
